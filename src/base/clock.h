@@ -1,0 +1,14 @@
+/* Time. Everything that waits or measures uses the monotonic clock; wall time is only shown. */
+#ifndef BRIG_BASE_CLOCK_H
+#define BRIG_BASE_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t clock_mono_ns(void);
+uint64_t clock_mono_ms(void);
+int64_t clock_wall_s(void); /* seconds since 1970 */
+int64_t clock_wall_ms(void);
+/* "2026-11-29T18:00:05.123Z" */
+void clock_iso8601(int64_t wall_ms, char out[32]);
+
+#endif
