@@ -1,9 +1,9 @@
 /*
  * A growing byte buffer with a maximum, chosen when it is made.
  *
- * Errors stick: after an append that did not fit every later append fails too, so a writer may append
- * many times and ask buf_error() once. Content is any bytes; data is always followed by one NUL that
- * len does not count. Not shared between threads.
+ * Errors stick: after an append that did not fit every later append fails too, so a writer may
+ * append many times and ask buf_error() once. Content is any bytes; data is always followed by one
+ * NUL that len does not count. Not shared between threads.
  */
 #ifndef BRIG_BASE_BUF_H
 #define BRIG_BASE_BUF_H
@@ -20,10 +20,13 @@ struct buf {
 	int err; /* 0, -ERR_TOO_LARGE or -ERR_NOMEM; sticks */
 };
 
-#define BUF_INIT(maximum) { .max = (maximum) }
+#define BUF_INIT(maximum)                                                                          \
+	{                                                                                          \
+		.max = (maximum)                                                                   \
+	}
 
 void buf_init(struct buf *b, size_t max);
-void buf_free(struct buf *b); /* frees the bytes; b may be used again with its maximum */
+void buf_free(struct buf *b);  /* frees the bytes; b may be used again with its maximum */
 void buf_reset(struct buf *b); /* empties, keeps the memory, clears the error */
 #define _cleanup_buf_ __attribute__((cleanup(buf_free)))
 

@@ -8,7 +8,8 @@ uint64_t clock_mono_ns(void);
 uint64_t clock_mono_ms(void);
 int64_t clock_wall_s(void); /* seconds since 1970 */
 int64_t clock_wall_ms(void);
-/* "2026-11-29T18:00:05.123Z" */
+/* "2026-11-29T18:00:05.123Z"; what lies outside the years 0 to 9999 is shown as their first or last
+ * ms. */
 void clock_iso8601(int64_t wall_ms, char out[32]);
 
 #endif

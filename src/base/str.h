@@ -13,10 +13,10 @@ struct str {
 	size_t n;
 };
 
-#define STR(lit) ((struct str){ (lit), sizeof(lit) - 1 })
+#define STR(lit) ((struct str){(lit), sizeof(lit) - 1})
 static inline struct str str_of(const char *s)
 {
-	return (struct str){ s, s ? strlen(s) : 0 };
+	return (struct str){s, s ? strlen(s) : 0};
 }
 static inline bool str_eq(struct str a, struct str b)
 {
@@ -35,7 +35,8 @@ struct str str_trim(struct str s);              /* space and tab at both ends */
 bool str_to_u64(struct str s, uint64_t *ret);
 /* snprintf that aborts (BUG) instead of cutting: for texts whose size we know. */
 void str_format(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Copies as much as fits, cut at a UTF-8 character boundary, always terminated. Returns true if all fitted. */
+/* Copies as much as fits, cut at a UTF-8 character boundary, always terminated. Returns true if all
+ * fitted. */
 bool str_copy(char *dst, size_t size, struct str s);
 /* Equal in time that depends on the lengths only: for secrets. */
 bool str_eq_secret(struct str a, struct str b);

@@ -12,7 +12,8 @@
 size_t utf8_char_len(const char *p, size_t n);
 bool utf8_valid(const char *p, size_t n);
 size_t utf8_count(const char *p, size_t n); /* an invalid maximal subpart counts as one character */
-/* Appends p with each invalid maximal subpart (Unicode 3.9, as WHATWG decodes) replaced by U+FFFD. */
+/* Appends p with each invalid maximal subpart (Unicode 3.9, as WHATWG decodes) replaced by U+FFFD.
+ */
 int utf8_append_valid(struct buf *out, const char *p, size_t n);
 /* How many bytes at the end are the beginning of a character that is not complete yet (0..3). */
 size_t utf8_incomplete_tail(const char *p, size_t n);

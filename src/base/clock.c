@@ -1,0 +1,67 @@
+#include "base/clock.h"
+
+#include "base/error.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+/* Years 0 to 9999: what has four digits. */
+#define WALL_MS_LEAST INT64_C(-62167219200000)
+#define WALL_MS_MOST  INT64_C(253402300799999)
+
+static struct timespec clock_read(clockid_t id)
+{
+	struct timespec ts;
+
+	if (clock_gettime(id, &ts) != 0)
+		BUG("clock_gettime: %s", strerror(errno));
+	return ts;
+}
+
+uint64_t clock_mono_ns(void)
+{
+	struct timespec ts = clock_read(CLOCK_MONOTONIC);
+
+	return (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t clock_mono_ms(void)
+{
+	return clock_mono_ns() / 1000000U;
+}
+
+int64_t clock_wall_s(void)
+{
+	return clock_read(CLOCK_REALTIME).tv_sec;
+}
+
+int64_t clock_wall_ms(void)
+{
+	struct timespec ts = clock_read(CLOCK_REALTIME);
+
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+void clock_iso8601(int64_t wall_ms, char out[32])
+{
+	struct tm tm;
+	time_t s;
+	int ms;
+
+	if (wall_ms < WALL_MS_LEAST)
+		wall_ms = WALL_MS_LEAST;
+	if (wall_ms > WALL_MS_MOST)
+		wall_ms = WALL_MS_MOST;
+	s = wall_ms / 1000;
+	ms = (int)(wall_ms % 1000);
+	if (ms < 0) {
+		ms += 1000;
+		s--;
+	}
+	if (!gmtime_r(&s, &tm))
+		BUG("gmtime_r of %lld", (long long)s);
+	str_format(out, 32, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900, tm.tm_mon + 1,
+	        tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, ms);
+}
