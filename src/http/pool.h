@@ -1,0 +1,21 @@
+/*
+ * A small pool of threads for work that blocks (name resolution, database, big bodies), in front of
+ * one event loop. work() runs on a pool thread, done() afterwards on the loop's thread. Work that was
+ * queued is never lost and never cancelled; whoever asked keeps an id with a generation if it may be
+ * gone by then.
+ */
+#ifndef BRIG_HTTP_POOL_H
+#define BRIG_HTTP_POOL_H
+
+#include <event2/event.h>
+#include <stddef.h>
+
+struct pool;
+struct pool *pool_new(struct event_base *base, unsigned n_threads);
+struct pool *pool_free(struct pool *p); /* waits for what runs; queued work is still done */
+typedef void (*pool_fn)(void *arg);
+/* Queues; false when max_queued (4,096) waits already: the caller answers "unavailable". */
+int pool_run(struct pool *p, pool_fn work, pool_fn done, void *arg);
+size_t pool_queued(struct pool *p);
+
+#endif
