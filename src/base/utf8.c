@@ -73,6 +73,17 @@ size_t utf8_char_len(const char *p, size_t n)
 	return state == CHAR_VALID ? len : 0;
 }
 
+size_t utf8_subpart_len(const char *p, size_t n)
+{
+	enum char_state state;
+	size_t len;
+
+	if (n == 0)
+		return 0;
+	len = utf8_step(p, n, &state);
+	return state == CHAR_VALID ? 0 : len;
+}
+
 bool utf8_valid(const char *p, size_t n)
 {
 	size_t i = 0, len;

@@ -10,6 +10,9 @@
 
 /* Length of the valid character at p (1..4), or 0 where the bytes are invalid or cut. */
 size_t utf8_char_len(const char *p, size_t n);
+/* Length of what U+FFFD stands for where p is invalid: the maximal subpart (1..3), or 0 if p is
+ * valid. */
+size_t utf8_subpart_len(const char *p, size_t n);
 bool utf8_valid(const char *p, size_t n);
 size_t utf8_count(const char *p, size_t n); /* an invalid maximal subpart counts as one character */
 /* Appends p with each invalid maximal subpart (Unicode 3.9, as WHATWG decodes) replaced by U+FFFD.

@@ -1,0 +1,95 @@
+/*
+ * The api seam: one dialect that clients speak. An api turns a request's body into a conversation, and
+ * the turn's outputs into bytes for the client. It does no I/O and does not know what carries the
+ * bytes: the gateway asks it for framed events, and an SSE carrier and a WebSocket carrier differ only in
+ * struct api_carrier.
+ */
+#ifndef BRIG_API_API_H
+#define BRIG_API_API_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "config/config.h"
+#include "conversation/conversation.h"
+#include "turn/turn.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct api_request {
+	char *body;       /* malloc'ed, taken over by api->parse in every case */
+	size_t body_len;
+	struct str session_header; /* x-session-id */
+	bool under_v1;    /* /v1 rather than /api/v1: error.code is a string or null there */
+	const struct config *config;
+};
+
+/* What a request asks for, checked. */
+struct turn_request {
+	const struct api *api;
+	struct conversation *conversation;
+	bool stream;
+	bool under_v1;
+	struct turn_options options;
+	/* Which container (spec/openrouter.md 1.7): the session key's text as it came, "" when none or not valid. */
+	char container_id[41];    /* resolved; "" when no server tool is offered */
+	bool container_named;     /* by reference, session or replay: not one of this request's own */
+	const struct tool_entry *shell; /* the server shell entry or NULL */
+	struct api_echo *echo;    /* the api's own: what the response object repeats */
+};
+void turn_request_free(struct turn_request *r);
+
+/* Who serves it: filled by the gateway before open(). */
+struct api_identity {
+	char id[64];          /* "gen-…"; X-Generation-Id */
+	int64_t created_s;
+	const char *provider; /* name, once known */
+	const char *model;    /* "provider/model" that serves, as the response shows it */
+	struct money input_price, output_price, cached_price; /* for a million tokens; all zero where unknown */
+	bool has_price;
+};
+
+enum api_carrier { API_WHOLE, API_SSE, API_WEBSOCKET };
+
+struct api_stream;
+
+struct api {
+	const char *name; /* "responses" */
+	enum config_dialect speaks; /* for routing a bare model name */
+	/*
+	 * Parses and checks. request_seed: unguessable text of this request, from which a container id is
+	 * derived when nothing names one (`gen_` + 12 hex). On failure err has param and text.
+	 */
+	int (*parse)(struct api_request *in, struct str request_seed, struct turn_request *ret, struct error *err);
+	struct api_stream *(*open)(const struct turn_request *r, const struct api_identity *who, enum api_carrier carrier);
+	/*
+	 * Takes one output of the turn. Small bytes are appended to out at once; a large event stays inside and
+	 * api->pull must be called until api->left is 0 before the next emit. totals is for OUT_END.
+	 */
+	int (*emit)(struct api_stream *s, const struct turn_output *o, const struct turn_totals *totals, struct buf *out);
+	size_t (*left)(const struct api_stream *s);
+	int (*pull)(struct api_stream *s, struct buf *out, size_t room);
+	/* What keeps an idle stream open, in this dialect's own form (SSE: ": ping" and ONE newline). */
+	void (*keepalive)(struct api_stream *s, struct buf *out);
+	struct api_stream *(*close)(struct api_stream *s);
+	/* HTTP status of a whole answer that has ended (200, or the error's). After OUT_END. */
+	int (*status)(const struct api_stream *s);
+	/* The error envelope for an answer that has not started. */
+	void (*error_body)(const struct error *e, bool under_v1, struct buf *out);
+};
+
+extern const struct api api_responses;
+
+/* The envelope of /api/v1 and /v1 for everything that is no dialect of its own (containers, models, keys). */
+void api_error_body(const struct error *e, bool under_v1, struct buf *out);
+/* "invalid_request_error" and so on: `error.type` for a code and status. */
+const char *api_error_type(const struct error *e);
+
+/* ---- which container (pure; spec/openrouter.md 1.3 and 1.7) ---- */
+
+/* A session key: [A-Za-z0-9_-]+, the last 20 characters count. Writes "sess_…" or leaves out[0] = 0 and returns false. */
+bool api_session_container(struct str key, char out[41]);
+bool api_container_id_valid(struct str id); /* 1 to 40 of [A-Za-z0-9_-] */
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * The provider seam: an upstream that serves models, in one dialect. A provider turns a conversation
+ * into the upstream's request and its bytes into canonical stream events. It does no I/O: the gateway
+ * sends and feeds.
+ *
+ * build() is a function of the conversation's public fields and of the sealed state it can open: the
+ * messages of the next turn's first request begin, byte for byte, with those of this turn's last.
+ */
+#ifndef BRIG_PROVIDER_PROVIDER_H
+#define BRIG_PROVIDER_PROVIDER_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "config/config.h"
+#include "conversation/conversation.h"
+#include "conversation/stream.h"
+#include "turn/turn.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Where one upstream call goes. */
+struct provider_target {
+	const struct provider *provider;
+	const struct config_provider *config;
+	const char *model; /* the upstream's name for it; owned by the route */
+};
+
+/* Opens a sealed state made for this provider, model and account: appends its bytes; false: not ours. */
+typedef bool (*provider_open_fn)(void *ctx, const struct provider_target *t, struct str sealed, struct buf *out);
+
+struct provider_call {
+	const struct provider_target *target;
+	const struct conversation *conversation;
+	const struct upstream_call *call;
+	provider_open_fn open;
+	void *open_ctx;
+};
+
+struct provider_request {
+	char *path;      /* appended to base_url: "/chat/completions"; malloc'ed */
+	char **headers;  /* "Name: value", NULL-terminated, all malloc'ed; may hold the key: wiped when freed */
+	char *body;      /* malloc'ed */
+	size_t body_len;
+};
+void provider_request_free(struct provider_request *r);
+
+struct provider_parser; /* of one reply */
+
+struct provider {
+	enum config_dialect dialect;
+	const char *name; /* "openai-chat" */
+	/* No upstream: the reply is made on the spot. Not NULL only for brig/script, which then has no other member. */
+	int (*local)(const struct provider_call *pc, stream_fn emit, void *ctx, struct error *err);
+	int (*build)(const struct provider_call *pc, struct provider_request *ret, struct error *err);
+	/* status 200 and its content type. */
+	struct provider_parser *(*open)(const struct provider_call *pc, struct str content_type);
+	/* Any cut of bytes. Emits events; after STREAM_END or STREAM_ERROR further bytes are ignored. 0 or what emit returned. */
+	int (*feed)(struct provider_parser *p, const void *data, size_t n, stream_fn emit, void *ctx);
+	/* The body has ended (cleanly or not): emits STREAM_END or STREAM_ERROR if neither was yet. */
+	int (*end)(struct provider_parser *p, const struct error *cut, stream_fn emit, void *ctx);
+	struct provider_parser *(*close)(struct provider_parser *p);
+	/* A status other than 200, with up to 64 KiB of its body and Retry-After: the error for our client. Never quotes
+	 * HTML, keys or addresses of the upstream. */
+	void (*error)(int status, struct str body, struct str retry_after, struct error *ret);
+};
+
+extern const struct provider provider_openai_chat;
+extern const struct provider provider_script;
+const struct provider *provider_for(enum config_dialect d); /* NULL: this dialect cannot be reached yet */
+
+/* ---- router ---- */
+
+struct route {
+	struct provider_target *targets; /* in order of trying */
+	size_t n;
+};
+/*
+ * Resolves a model name (DESIGN section 9): an alias; provider/model; a bare name that a provider lists; else
+ * the first provider of the dialect the request speaks (openai-chat counts for Responses); else
+ * -ERR_NOT_FOUND, type "model_not_found", naming near matches. `google/` is `gemini/`. models: the fallback list.
+ */
+int route_resolve(const struct config *cfg, enum config_dialect speaks, struct str model, const struct str *models, size_t n_models, struct route *ret, struct error *err);
+void route_free(struct route *r);
+
+#endif

@@ -1,0 +1,88 @@
+/*
+ * Server tools: what brig itself runs. A tool says how it is declared to a model, checks the model's
+ * arguments, and says what the model reads as its result. It runs nothing: the turn asks for commands
+ * and the gateway performs them in a container.
+ *
+ * Limits are DESIGN section 8. The text that a model reads is a function of the result's public
+ * fields only, with fixed key order and escapes, so that a replayed result reads the same.
+ */
+#ifndef BRIG_TOOL_TOOL_H
+#define BRIG_TOOL_TOOL_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "conversation/conversation.h"
+#include "json/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The numbers of the server (config limits), which a request's parameters can lower. */
+struct tool_limits {
+	uint32_t timeout_ms, max_timeout_ms; /* 120,000 and 300,000 */
+	uint32_t output_chars, max_output_chars; /* 16,384 and 65,536 */
+	uint32_t commands; /* 100 */
+};
+
+enum shell_environment { SHELL_CONTAINER_AUTO, SHELL_CONTAINER_REFERENCE };
+
+/* Checked `parameters` of a shell entry. */
+struct shell_settings {
+	enum shell_environment environment;
+	struct str container_id; /* CONTAINER_REFERENCE: 1 to 40 of [A-Za-z0-9_-] */
+	uint32_t timeout_ms;     /* the request's own default and ceiling; 0: not given */
+	uint32_t max_output_length;
+	bool own_items;          /* brig:shell: shell_call and shell_call_output; else one openrouter:shell item */
+};
+
+/* Checked arguments of one call. */
+struct tool_call {
+	struct str *commands; /* run in order, each in an invocation of its own */
+	size_t n_commands;
+	uint32_t timeout_ms;  /* per command: effective, after defaults and ceilings */
+	uint32_t output_chars;/* per stream and command: effective */
+	bool has_timeout, has_output; /* the model gave them; else `action` shows null */
+	int64_t asked_timeout, asked_output; /* as the model gave them, for `action` */
+};
+
+struct tool {
+	const char *name; /* "shell": what the model calls it, unless a client function has that name */
+	/* Is `type` of an entry in `tools` one of this tool's? */
+	bool (*is_entry)(struct str type);
+	/* Checks an entry's parameters (object or NULL); path is "tools[0]" for messages. Settings in the arena. */
+	int (*settings)(struct arena *a, struct str type, const struct json *entry, const char *path, void **ret, struct error *err);
+	const char *description; /* for the model, our own words */
+	const char *schema;      /* JSON Schema of the arguments */
+	/* Checks a call's raw arguments. err->text is what the model is told. Result in the arena. */
+	int (*parse)(struct arena *a, struct str arguments, const void *settings, const struct tool_limits *l, struct tool_call **ret, struct error *err);
+	/* The text that the model reads for a result (outputs, or error). */
+	int (*result_text)(const struct result *r, struct buf *out);
+};
+
+extern const struct tool tool_shell;
+
+/* The tool whose entry type this is, or NULL. */
+const struct tool *tool_find(struct str entry_type);
+
+/* ---- collecting output ---- */
+
+/*
+ * Keeps one stream of one command within `limit` characters: bytes go in as they come, in any cut. Up
+ * to the limit all is kept. Beyond it the first half and the last half remain, with one line between
+ * that says how many characters are missing; all together within the limit. Invalid UTF-8 becomes
+ * U+FFFD; a character that is cut between two reads is not. Never holds more than the limit.
+ * `head` (limit / 2) is known to stay, so it can be shown while the command runs.
+ */
+struct collector;
+struct collector *collector_new(uint32_t limit);
+struct collector *collector_free(struct collector *c);
+/* What of these bytes is sure to stay at its place is appended to live (may be NULL). */
+int collector_feed(struct collector *c, const void *data, size_t n, struct buf *live);
+/* No more bytes. Appends to live what was not shown yet, so that all live pieces joined are the final text. */
+int collector_end(struct collector *c, struct buf *live);
+struct str collector_text(const struct collector *c); /* after collector_end */
+uint64_t collector_chars(const struct collector *c);  /* before the cut */
+bool collector_truncated(const struct collector *c);
+size_t collector_bytes_held(const struct collector *c);
+
+#endif
