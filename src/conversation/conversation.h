@@ -80,6 +80,7 @@ struct call {
 	const struct tool_entry *entry; /* which entry of the request it belongs to; NULL in a replayed item without one */
 	struct tool_call *parsed; /* not NULL: arguments were good */
 	struct str error;       /* why it was not run; {NULL,0}: it was, or will be */
+	struct item *result;    /* set by conversation_cut_replies; use conversation_call_result() */
 };
 
 struct result {
@@ -146,6 +147,8 @@ struct settings {
 	int parallel_tool_calls;     /* -1 not given */
 };
 
+struct conversation_index;
+
 struct conversation {
 	struct arena *arena;
 	struct item **items;
@@ -159,6 +162,7 @@ struct conversation {
 	size_t n_models;
 	uint32_t next_reply; /* number of the next upstream reply */
 	bool has_server_tool;
+	struct conversation_index *index; /* replies.c */
 	void **adopted;
 	size_t n_adopted, cap_adopted;
 };
@@ -190,7 +194,9 @@ struct str conversation_upstream_id(struct str public_id, bool marked);
  * result must follow a call with its id, or -ERR_INVALID naming it ("input[3].call_id").
  */
 int conversation_cut_replies(struct conversation *c, struct error *err);
-/* The result of a call, or NULL. */
+/* The result of this very call, or NULL. Prefer it to conversation_find_result: ids may come back in later replies. */
+struct item *conversation_call_result(const struct conversation *c, const struct item *call);
+/* The last result with this call id, or NULL. */
 struct item *conversation_find_result(const struct conversation *c, struct str public_id);
 struct item *conversation_find_call(const struct conversation *c, struct str public_id);
 /* Items of reply number `reply` are not always adjacent (results stand between); iterate with this: the next item
