@@ -49,7 +49,8 @@ struct tool {
 	const char *name; /* "shell": what the model calls it, unless a client function has that name */
 	/* Is `type` of an entry in `tools` one of this tool's? */
 	bool (*is_entry)(struct str type);
-	/* Checks an entry's parameters (object or NULL); path is "tools[0]" for messages. Settings in the arena. */
+	/* Checks a whole entry of `tools` ({"type": …, "parameters": …?}); path is "tools[0]", and err->param becomes
+	 * "tools[0].parameters.environment.container_id" and the like. Settings in the arena. */
 	int (*settings)(struct arena *a, struct str type, const struct json *entry, const char *path, void **ret, struct error *err);
 	const char *description; /* for the model, our own words */
 	const char *schema;      /* JSON Schema of the arguments */
@@ -57,6 +58,15 @@ struct tool {
 	int (*parse)(struct arena *a, struct str arguments, const void *settings, const struct tool_limits *l, struct tool_call **ret, struct error *err);
 	/* The text that the model reads for a result (outputs, or error). */
 	int (*result_text)(const struct result *r, struct buf *out);
+	/*
+	 * The arguments as a replay gives them back where the items have no place for raw ones (brig:shell's
+	 * shell_call has only `action`): fixed key order, absent where the model gave nothing. Inside a turn such
+	 * a call's arguments are replaced by these, so that both read the same to the model.
+	 */
+	int (*write_arguments)(const struct tool_call *call, struct buf *out);
+	bool (*replaces_arguments)(const void *settings);
+	/* Prefixes of the public item ids of a call and of its result ("st_tmp_"; NULL: the result is no item). */
+	void (*id_prefixes)(const void *settings, const char **ret_call, const char **ret_result);
 };
 
 extern const struct tool tool_shell;
@@ -71,10 +81,14 @@ const struct tool *tool_find(struct str entry_type);
  * to the limit all is kept. Beyond it the first half and the last half remain, with one line between
  * that says how many characters are missing; all together within the limit. Invalid UTF-8 becomes
  * U+FFFD; a character that is cut between two reads is not. Never holds more than the limit.
- * `head` (limit / 2) is known to stay, so it can be shown while the command runs.
+ * `head` (limit / 2) is known to stay, so it can be shown while the command runs. Where the line does
+ * not fit into the limit, one "…" stands for it.
+ *
+ * collector_feed and collector_end return 0, -ERR_NOMEM, or live's error; after an error the collector can
+ * only be freed.
  */
 struct collector;
-struct collector *collector_new(uint32_t limit);
+struct collector *collector_new(uint32_t limit); /* characters; 0 keeps nothing */
 struct collector *collector_free(struct collector *c);
 /* What of these bytes is sure to stay at its place is appended to live (may be NULL). */
 int collector_feed(struct collector *c, const void *data, size_t n, struct buf *live);

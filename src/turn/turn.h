@@ -29,6 +29,16 @@ struct turn_options {
 	uint32_t turn_output_bytes; /* 16 MiB */
 	struct tool_limits tool;
 	struct money price_per_second; /* of the sandbox */
+	struct str container_id; /* put on the results of calls that were run; must outlive the turn */
+	/*
+	 * Turns a provider's opaque bytes into what the client holds (sealed, or as they are where dialect and
+	 * provider are the same): appends to out; false drops them. NULL: all are dropped.
+	 */
+	bool (*seal)(void *ctx, struct str opaque, struct buf *out);
+	void *seal_ctx;
+	/* Makes a random id as id_make() does. NULL: id_make(). Tests give one that counts. */
+	void (*make_id)(void *ctx, char *out, size_t size, const char *prefix, size_t n);
+	void *make_id_ctx;
 };
 
 /* ---- events ---- */
@@ -41,7 +51,7 @@ enum turn_event_type {
 	TURN_TOOL_COMMAND,    /* call, command, output: one command has ended */
 	TURN_TOOL_DONE,       /* call: all commands have ended, or were killed */
 	TURN_TOOL_FAILED,     /* call, text: the sandbox failed (no capacity, init died …); commands that ended count */
-	TURN_STORED,          /* what EFFECT_STORE asked for is durable */
+	TURN_STORED,          /* what EFFECT_STORE asked for is durable; text: not empty when it failed, and why */
 	TURN_TIMER,           /* the timer of EFFECT_ARM_TIMER */
 	TURN_CLIENT_FULL,     /* more waits for the client than it should */
 	TURN_CLIENT_DRAINED,
