@@ -122,6 +122,10 @@ struct config_source {
 };
 int config_load(const struct config_source *src, struct config **ret, struct error *err);
 struct config *config_free(struct config *c);
+
+/* "127.0.0.1:8484", "[::1]:0", "localhost:8484"; *ret_host is malloc'ed and numeric, without brackets. */
+int config_parse_listen(const char *text, char **ret_host, uint16_t *ret_port, struct error *err);
+
 /* The defaults of every number, for docs and --help: writes brig.yaml text with all keys and comments. */
 struct buf;
 int config_write_example(struct buf *out);

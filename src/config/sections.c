@@ -1,0 +1,672 @@
+/*
+ * Theory of operation
+ *
+ * Each list is counted first and its array made whole, so that an error half-way leaves a config
+ * that config_free() takes: n_… grows with every entry that is filled. Secrets are copied once,
+ * into the config, and the tree's copy is wiped.
+ */
+#include "config/sections.h"
+
+#include "base/id.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+	MAX_SECRET = 4096,
+	MIN_KEY = 16, /* characters of a client's key */
+	MAX_NAME = 64,
+	MAX_MODEL = 256,
+	MAX_URL = 2048,
+	MAX_ROUTE = 16,
+};
+
+#define NAME_CHARS  "abcdefghijklmnopqrstuvwxyz0123456789-"
+#define SCOPE_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+typedef int (*entry_fn)(struct loader *l, const struct yaml_node *n, size_t i);
+
+/* Calls fn for each entry of a list, with the path set. */
+static int each_entry(struct loader *l, const struct yaml_node *list, entry_fn fn)
+{
+	const struct yaml_node *m;
+	size_t i = 0, mark;
+	int r = 0;
+
+	for (m = list->first; r == 0 && m; m = m->next, i++) {
+		mark = loader_enter_index(l, i);
+		r = fn(l, m, i);
+		loader_leave(l, mark);
+	}
+	return r;
+}
+
+static int read_chars(
+        struct loader *l, const struct yaml_node *n, const char *set, const char *what, char **ret)
+{
+	char *text = NULL;
+	int r;
+
+	r = field_read_text(l, n, MAX_NAME, &text);
+	if (r < 0)
+		return r;
+	if (!str_in_set(str_of(text), set)) {
+		free(text);
+		return loader_error(l, n, "may hold %s only", what);
+	}
+	free(*ret);
+	*ret = text;
+	return 0;
+}
+
+/* Models are named by their makers; all we ask is that they can stand in a header and a log line.
+ */
+static bool printable(const char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s <= 0x20 || (unsigned char)*s >= 0x7f)
+			return false;
+	return true;
+}
+
+static int read_model_name(struct loader *l, const struct yaml_node *n, char **ret)
+{
+	char *text = NULL;
+	int r;
+
+	r = field_read_text(l, n, MAX_MODEL, &text);
+	if (r < 0)
+		return r;
+	if (!printable(text)) {
+		free(text);
+		return loader_error(l, n, "may hold printable ASCII without spaces only");
+	}
+	free(*ret);
+	*ret = text;
+	return 0;
+}
+
+/* ---- keys ---- */
+
+static int read_key_text(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_key *k = target;
+	int r;
+
+	r = field_expect(l, n, YAML_SCALAR);
+	if (r < 0)
+		return r;
+	if (n->text_len < MIN_KEY || n->text_len > MAX_SECRET || !printable(n->text))
+		return loader_error(l, n, "must be %d to %d printable ASCII characters, no spaces",
+		        MIN_KEY, MAX_SECRET);
+	id_sha256((struct str){n->text, n->text_len}, k->hash);
+	mem_wipe(n->text, n->text_len);
+	return 0;
+}
+
+static int read_account(struct loader *l, const struct yaml_node *n, void *target)
+{
+	return read_chars(l, n, SCOPE_CHARS, "letters, digits, _ and -",
+	        &((struct config_key *)target)->account);
+}
+
+static int read_workspace(struct loader *l, const struct yaml_node *n, void *target)
+{
+	return read_chars(l, n, SCOPE_CHARS, "letters, digits, _ and -",
+	        &((struct config_key *)target)->workspace);
+}
+
+static int read_key(struct loader *l, const struct yaml_node *n, size_t i)
+{
+	static const struct field fields[] = {
+	        {"key", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_key_text},
+	        {"account", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_account},
+	        {"workspace", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_workspace},
+	        {"admin", FIELD_BOOL, offsetof(struct config_key, admin), 0, 0, NULL, NULL, NULL},
+	};
+	struct config_key *k = &l->c->keys[i];
+	size_t j;
+	int r;
+
+	l->c->n_keys = i + 1;
+	k->account = mem_strdup("default");
+	k->workspace = mem_strdup("default");
+	r = fields_read(l, n, fields, 4, k);
+	if (r < 0)
+		return r;
+	if (!yaml_get(n, "key"))
+		return loader_error(l, n, "key is missing");
+	for (j = 0; j < i; j++)
+		if (memcmp(l->c->keys[j].hash, k->hash, sizeof(k->hash)) == 0)
+			return loader_error(l, n, "the same key as keys[%zu]", j);
+	return 0;
+}
+
+int section_keys(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config *c = target;
+	int r;
+
+	r = field_expect(l, n, YAML_SEQUENCE);
+	if (r < 0)
+		return r;
+	if (n->n == 0)
+		return loader_error(l, n, "is empty; without this list one key is made");
+	c->keys = mem_array(n->n, sizeof(*c->keys));
+	return each_entry(l, n, read_key);
+}
+
+/* ---- providers ---- */
+
+static int read_name(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_provider *p = target;
+	int r;
+
+	r = read_chars(l, n, NAME_CHARS, "small letters, digits and -", &p->name);
+	if (r == 0 && strcmp(p->name, "brig") == 0)
+		r = loader_error(l, n, "\"brig\" is built in; take another name");
+	return r;
+}
+
+static int read_dialect(struct loader *l, const struct yaml_node *n, void *target)
+{
+	static const struct {
+		const char *name;
+		enum config_dialect dialect;
+		bool here;
+	} dialects[] = {
+	        {"openai-chat", DIALECT_OPENAI_CHAT, true},
+	        {"script", DIALECT_SCRIPT, true},
+	        {"openai-responses", DIALECT_OPENAI_RESPONSES, false},
+	        {"anthropic", DIALECT_ANTHROPIC, false},
+	        {"gemini", DIALECT_GEMINI, false},
+	};
+	struct config_provider *p = target;
+	size_t i;
+
+	for (i = 0; n->type == YAML_SCALAR && i < sizeof(dialects) / sizeof(dialects[0]); i++) {
+		if (strcmp(n->text, dialects[i].name) != 0)
+			continue;
+		if (!dialects[i].here)
+			return loader_error(l, n,
+			        "%s: not in this version; use openai-chat with the vendor's "
+			        "chat-completions address",
+			        dialects[i].name);
+		p->dialect = dialects[i].dialect;
+		return 0;
+	}
+	return loader_error(l, n, "expected openai-chat or script");
+}
+
+/* What is wrong with an upstream's address, or NULL. */
+static const char *url_fault(const char *url)
+{
+	const char *host, *end;
+
+	if (strncmp(url, "http://", 7) == 0)
+		host = url + 7;
+	else if (strncmp(url, "https://", 8) == 0)
+		host = url + 8;
+	else
+		return "must begin with http:// or https://";
+	if (!printable(url))
+		return "may hold printable ASCII without spaces only";
+	end = host + strcspn(host, "/?#");
+	if (end == host || *host == ':')
+		return "has no host";
+	if (memchr(host, '@', (size_t)(end - host)))
+		return "must hold no user or password; use api_key";
+	if (strpbrk(url, "?#"))
+		return "must end before any ? or #";
+	return NULL;
+}
+
+static void url_trim(char *url)
+{
+	size_t n = strlen(url);
+
+	while (n > 0 && url[n - 1] == '/')
+		url[--n] = '\0';
+}
+
+static int read_base_url(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_provider *p = target;
+	const char *fault;
+	char *text = NULL;
+	int r;
+
+	r = field_read_text(l, n, MAX_URL, &text);
+	if (r < 0)
+		return r;
+	fault = url_fault(text);
+	if (fault) {
+		free(text);
+		return loader_error(l, n, "%s", fault);
+	}
+	url_trim(text);
+	free(p->base_url);
+	p->base_url = text;
+	return 0;
+}
+
+static char *secret_free(char *secret)
+{
+	if (secret)
+		mem_wipe(secret, strlen(secret));
+	free(secret);
+	return NULL;
+}
+
+/* Takes over `secret` (malloc'ed); spaces and line ends around it are no part of it. */
+static int take_secret(
+        struct loader *l, const struct yaml_node *n, char *secret, struct config_provider *p)
+{
+	size_t begin = strspn(secret, " \t\r\n"), end = strlen(secret);
+
+	while (end > begin && strchr(" \t\r\n", secret[end - 1]))
+		end--;
+	secret[end] = '\0';
+	memmove(secret, secret + begin, end - begin + 1);
+	if (!secret[0] || end - begin > MAX_SECRET || !printable(secret)) {
+		secret_free(secret);
+		return loader_error(l, n,
+		        "the key must be 1 to %d printable ASCII characters, no spaces",
+		        MAX_SECRET);
+	}
+	p->api_key = secret;
+	return 0;
+}
+
+static int secret_is_first(
+        struct loader *l, const struct yaml_node *n, const struct config_provider *p)
+{
+	if (p->api_key)
+		return loader_error(l, n, "only one of api_key, api_key_env and api_key_file");
+	return 0;
+}
+
+static int read_api_key(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_provider *p = target;
+	char *text;
+	int r;
+
+	r = secret_is_first(l, n, p);
+	if (r == 0)
+		r = field_expect(l, n, YAML_SCALAR);
+	if (r < 0)
+		return r;
+	text = mem_strndup(n->text, n->text_len);
+	mem_wipe(n->text, n->text_len);
+	return take_secret(l, n, text, p);
+}
+
+static int read_api_key_env(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_provider *p = target;
+	_cleanup_free_ char *name = NULL;
+	const char *value;
+	int r;
+
+	r = secret_is_first(l, n, p);
+	if (r == 0)
+		r = read_chars(l, n, SCOPE_CHARS, "letters, digits and _", &name);
+	if (r < 0)
+		return r;
+	value = l->src->env ? l->src->env(l->src->ctx, name) : NULL;
+	if (!value || !value[0])
+		return loader_error(l, n, "the environment variable %s is not set", name);
+	return take_secret(l, n, mem_strdup(value), p);
+}
+
+static int read_api_key_file(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_provider *p = target;
+	_cleanup_free_ char *path = NULL;
+	struct error err = {0};
+	char *text;
+	int r;
+
+	r = secret_is_first(l, n, p);
+	if (r == 0)
+		r = field_read_text(l, n, 1024, &path);
+	if (r < 0)
+		return r;
+	if (path[0] != '/')
+		return loader_error(l, n, "must be an absolute path");
+	text = l->src->read_file ? l->src->read_file(l->src->ctx, path, &err) : NULL;
+	if (!text)
+		return loader_error(l, n, "%s", err.text[0] ? err.text : "cannot be read here");
+	return take_secret(l, n, text, p);
+}
+
+static int read_native_tools(struct loader *l, const struct yaml_node *n, void *target)
+{
+	int r = field_expect(l, n, YAML_SEQUENCE);
+
+	if (r == 0 && n->n > 0)
+		r = loader_error(l, n->key ? n->key : n, "not in this version");
+	return r;
+}
+
+static int read_price_each(struct loader *l, const struct yaml_node *n, size_t i)
+{
+	static const struct field fields[] = {
+	        {"input", FIELD_MONEY, offsetof(struct config_price, input), 0, 0, NULL, NULL,
+	                NULL},
+	        {"output", FIELD_MONEY, offsetof(struct config_price, output), 0, 0, NULL, NULL,
+	                NULL},
+	        {"cached", FIELD_MONEY, offsetof(struct config_price, cached), 0, 0, NULL, NULL,
+	                NULL},
+	};
+	struct config_provider *p = &l->c->providers[l->c->n_providers - 1];
+	struct config_price *price = &p->prices[i];
+	int r;
+
+	p->n_prices = i + 1;
+	r = read_model_name(l, n->key, &price->model);
+	if (r == 0)
+		r = fields_read(l, n, fields, 3, price);
+	if (r == 0 && (!yaml_get(n, "input") || !yaml_get(n, "output")))
+		r = loader_error(l, n, "input and output are needed");
+	price->has_cached = yaml_get(n, "cached");
+	return r;
+}
+
+static int read_prices(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_provider *p = target;
+	const struct yaml_node *m;
+	size_t i = 0, mark;
+	int r;
+
+	r = field_expect(l, n, YAML_MAPPING);
+	if (r < 0 || n->n == 0)
+		return r;
+	p->prices = mem_array(n->n, sizeof(*p->prices));
+	for (m = n->first; r == 0 && m; m = m->next, i++) {
+		mark = loader_enter(l, m->key->text);
+		r = read_price_each(l, m, i);
+		loader_leave(l, mark);
+	}
+	return r;
+}
+
+static int check_provider(
+        struct loader *l, const struct yaml_node *n, const struct config_provider *p)
+{
+	size_t i;
+
+	if (!p->name)
+		return loader_error(l, n, "name is missing");
+	if (!yaml_get(n, "dialect"))
+		return loader_error(l, n, "dialect is missing");
+	if (p->dialect == DIALECT_SCRIPT && (p->base_url || p->api_key))
+		return loader_error(l, n, "dialect script has no base_url and no key");
+	if (p->dialect != DIALECT_SCRIPT && !p->base_url)
+		return loader_error(l, n, "base_url is missing");
+	for (i = 0; i + 1 < l->c->n_providers; i++)
+		if (strcmp(l->c->providers[i].name, p->name) == 0)
+			return loader_error(
+			        l, n, "the same name as providers[%zu]: %s", i, p->name);
+	return 0;
+}
+
+static int read_provider(struct loader *l, const struct yaml_node *n, size_t i)
+{
+	static const struct field fields[] = {
+	        {"name", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_name},
+	        {"dialect", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_dialect},
+	        {"base_url", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_base_url},
+	        {"api_key", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_api_key},
+	        {"api_key_env", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_api_key_env},
+	        {"api_key_file", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_api_key_file},
+	        {"native_tools", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_native_tools},
+	        {"prices", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_prices},
+	};
+	struct config_provider *p = &l->c->providers[i];
+	int r;
+
+	l->c->n_providers = i + 1;
+	r = fields_read(l, n, fields, sizeof(fields) / sizeof(fields[0]), p);
+	return r < 0 ? r : check_provider(l, n, p);
+}
+
+int section_providers(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config *c = target;
+	int r;
+
+	if (yaml_is_null(n))
+		return loader_error(
+		        l, n, "is empty; leave it out to take providers from the environment");
+	r = field_expect(l, n, YAML_SEQUENCE);
+	if (r < 0)
+		return r;
+	/* One more for the built-in. */
+	c->providers = mem_array(n->n + 1, sizeof(*c->providers));
+	return each_entry(l, n, read_provider);
+}
+
+/*
+ * OLLAMA_HOST as people write it: host, host:port or an address, with or without http://. Port
+ * 11434 where http names none; 0.0.0.0 is what a server listens on, so a client goes to 127.0.0.1.
+ */
+static char *ollama_url(const char *value)
+{
+	char url[512], rest[300] = "";
+	const char *host = value, *scheme = "http://", *end, *colon;
+	struct str name;
+
+	if (strncmp(value, "https://", 8) == 0) {
+		scheme = "https://";
+		host = value + 8;
+	} else if (strncmp(value, "http://", 7) == 0) {
+		host = value + 7;
+	}
+	if (strlen(host) > 200)
+		return NULL;
+	end = host + strcspn(host, "/");
+	str_copy(rest, sizeof(rest), str_of(end));
+	url_trim(rest);
+	/* A colon after the last bracket begins the port. */
+	colon = memchr(host, ']', (size_t)(end - host));
+	colon = memchr(colon ? colon : host, ':', (size_t)(end - (colon ? colon : host)));
+	name = (struct str){host, (size_t)((colon ? colon : end) - host)};
+	if (name.n == 0 || str_is(name, "0.0.0.0"))
+		name = STR("127.0.0.1");
+	str_format(url, sizeof(url), "%s%.*s%.*s%s/v1", scheme, (int)name.n, name.p,
+	        (int)(colon                ? end - colon
+	                : scheme[4] == 's' ? 0
+	                                   : 6),
+	        colon ? colon : ":11434", rest);
+	return url_fault(url) ? NULL : mem_strdup(url);
+}
+
+int section_providers_from_env(struct loader *l)
+{
+	static const struct {
+		const char *variable, *name, *base_url;
+	} vendors[] = {
+	        {"OPENAI_API_KEY", "openai", "https://api.openai.com/v1"},
+	        {"ANTHROPIC_API_KEY", "anthropic", "https://api.anthropic.com/v1"},
+	        {"GEMINI_API_KEY", "gemini",
+	                "https://generativelanguage.googleapis.com/v1beta/openai"},
+	        {"OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1"},
+	        {"OLLAMA_HOST", "ollama", NULL},
+	};
+	enum { N_VENDORS = sizeof(vendors) / sizeof(vendors[0]) };
+	struct config *c = l->c;
+	struct config_provider *p;
+	const char *value;
+	size_t i;
+
+	c->providers = mem_array(N_VENDORS + 1, sizeof(*c->providers));
+	for (i = 0; i < N_VENDORS; i++) {
+		value = l->src->env ? l->src->env(l->src->ctx, vendors[i].variable) : NULL;
+		if (!value || !value[0])
+			continue;
+		p = &c->providers[c->n_providers++];
+		p->name = mem_strdup(vendors[i].name);
+		p->dialect = DIALECT_OPENAI_CHAT;
+		p->base_url =
+		        vendors[i].base_url ? mem_strdup(vendors[i].base_url) : ollama_url(value);
+		if (!p->base_url)
+			return error_set(l->err, ERR_INVALID,
+			        "%s in the environment is no address of a server",
+			        vendors[i].variable);
+		if (!vendors[i].base_url)
+			continue;
+		if (!printable(value) || strlen(value) > MAX_SECRET)
+			return error_set(l->err, ERR_INVALID,
+			        "%s in the environment must be printable ASCII without spaces",
+			        vendors[i].variable);
+		p->api_key = mem_strdup(value);
+	}
+	return 0;
+}
+
+void section_add_builtin(struct config *c)
+{
+	struct config_provider *p = &c->providers[c->n_providers++];
+
+	p->name = mem_strdup("brig");
+	p->dialect = DIALECT_SCRIPT;
+}
+
+/* ---- models ---- */
+
+static int read_alias_name(struct loader *l, const struct yaml_node *n, void *target)
+{
+	return read_model_name(l, n, &((struct config_model *)target)->name);
+}
+
+static int read_route(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_model *m = target;
+	const struct yaml_node *step;
+	size_t mark;
+	int r;
+
+	r = field_expect(l, n, YAML_SEQUENCE);
+	if (r < 0)
+		return r;
+	if (n->n == 0 || n->n > MAX_ROUTE)
+		return loader_error(l, n, "expected 1 to %d entries provider/model", MAX_ROUTE);
+	m->route = mem_array(n->n, sizeof(*m->route));
+	for (step = n->first; r == 0 && step; step = step->next) {
+		mark = loader_enter_index(l, m->n_route);
+		r = read_model_name(l, step, &m->route[m->n_route]);
+		loader_leave(l, mark);
+		if (r == 0)
+			m->n_route++;
+	}
+	return r;
+}
+
+static int read_model(struct loader *l, const struct yaml_node *n, size_t i)
+{
+	static const struct field fields[] = {
+	        {"name", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_alias_name},
+	        {"route", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_route},
+	};
+	struct config_model *m = &l->c->models[i];
+	size_t j;
+	int r;
+
+	l->c->n_models = i + 1;
+	r = fields_read(l, n, fields, 2, m);
+	if (r < 0)
+		return r;
+	if (!m->name || !m->route)
+		return loader_error(l, n, "%s is missing", m->name ? "route" : "name");
+	for (j = 0; j < i; j++)
+		if (strcmp(l->c->models[j].name, m->name) == 0)
+			return loader_error(l, n, "the same name as models[%zu]: %s", j, m->name);
+	return 0;
+}
+
+int section_models(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config *c = target;
+	int r;
+
+	r = field_expect(l, n, YAML_SEQUENCE);
+	if (r < 0 || n->n == 0)
+		return r;
+	c->models = mem_array(n->n, sizeof(*c->models));
+	return each_entry(l, n, read_model);
+}
+
+static const struct config_provider *find_provider(const struct config *c, struct str name)
+{
+	size_t i;
+
+	for (i = 0; i < c->n_providers; i++)
+		if (str_is(name, c->providers[i].name))
+			return &c->providers[i];
+	return NULL;
+}
+
+static int check_step(struct loader *l, const struct yaml_node *n, const char *step, size_t i)
+{
+	const char *slash = strchr(step, '/');
+	const struct config_provider *p;
+
+	if (!slash || slash == step || !slash[1])
+		return loader_error(l, n, "expected provider/model, not \"%.60s\"", step);
+	p = find_provider(l->c, (struct str){step, (size_t)(slash - step)});
+	if (!p)
+		return loader_error(
+		        l, n, "there is no provider \"%.*s\"", (int)(slash - step), step);
+	if (p->dialect == DIALECT_SCRIPT && i > 0)
+		return loader_error(l, n, "a script is no model and never a fallback");
+	return 0;
+}
+
+int section_check_routes(struct loader *l, const struct yaml_node *n)
+{
+	const struct yaml_node *entry = n ? n->first : NULL, *step;
+	size_t i, j, mark;
+	int r = 0;
+
+	for (i = 0; r == 0 && i < l->c->n_models; i++, entry = entry->next) {
+		step = yaml_get(entry, "route")->first;
+		for (j = 0; r == 0 && j < l->c->models[i].n_route; j++, step = step->next) {
+			mark = loader_enter(l, "models");
+			loader_enter_index(l, i);
+			loader_enter(l, "route");
+			loader_enter_index(l, j);
+			r = check_step(l, step, l->c->models[i].route[j], j);
+			loader_leave(l, mark);
+		}
+	}
+	return r;
+}
+
+void section_free_provider(struct config_provider *p)
+{
+	size_t i;
+
+	free(p->name);
+	free(p->base_url);
+	p->api_key = secret_free(p->api_key);
+	for (i = 0; i < p->n_native_tools; i++)
+		free(p->native_tools[i]);
+	free(p->native_tools);
+	for (i = 0; i < p->n_prices; i++)
+		free(p->prices[i].model);
+	free(p->prices);
+}
+
+void section_free_model(struct config_model *m)
+{
+	size_t i;
+
+	free(m->name);
+	for (i = 0; i < m->n_route; i++)
+		free(m->route[i]);
+	free(m->route);
+}

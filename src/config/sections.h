@@ -1,0 +1,21 @@
+/* The lists of brig.yaml: keys, providers, models. Private to config. */
+#ifndef BRIG_CONFIG_SECTIONS_H
+#define BRIG_CONFIG_SECTIONS_H
+
+#include "config/fields.h"
+
+int section_keys(struct loader *l, const struct yaml_node *n, void *target);
+int section_providers(struct loader *l, const struct yaml_node *n, void *target);
+int section_models(struct loader *l, const struct yaml_node *n, void *target);
+
+/* Providers whose key is in the environment, for a file that lists none. */
+int section_providers_from_env(struct loader *l);
+/* The provider `brig`, which is always there and always the last. */
+void section_add_builtin(struct config *c);
+/* Each route names a provider that exists. n: the list as written, for places; may be NULL. */
+int section_check_routes(struct loader *l, const struct yaml_node *n);
+
+void section_free_provider(struct config_provider *p);
+void section_free_model(struct config_model *m);
+
+#endif
