@@ -178,7 +178,7 @@ static int read_escape(struct reader *r, bool is_key)
 		return fail_expected(r, "an escaped character");
 	if (*r->p != 'u') {
 		if (!memchr("\"\\/bfnrt", *r->p, 8))
-			return FAIL(r, at, ERR_INVALID, "unknown escape in a string");
+			return FAIL(r, at, ERR_INVALID, "an unknown escape in a string");
 		r->p++;
 		return 0;
 	}
@@ -270,7 +270,7 @@ static int read_word(struct reader *r, struct str word, enum json_event_type typ
 	const char *from = r->p;
 
 	if ((size_t)(r->end - r->p) < word.n || memcmp(r->p, word.p, word.n) != 0)
-		return FAIL(r, r->p, ERR_INVALID, "unknown word: a value was expected");
+		return FAIL(r, r->p, ERR_INVALID, "an unknown word");
 	r->p += word.n;
 	return emit(r, type, from, false);
 }
@@ -387,10 +387,10 @@ static int read_step(struct reader *r, enum expect *state)
 	case EXPECT_NOTHING:
 		break;
 	}
-	return fail_expected(r, "nothing more after the value");
+	return FAIL(r, r->p, ERR_INVALID, "the text goes on after its value");
 }
 
-static const char *expect_name(enum expect state)
+static const char *expect_name(const struct reader *r, enum expect state)
 {
 	switch (state) {
 	case EXPECT_VALUE:
@@ -402,10 +402,11 @@ static const char *expect_name(enum expect state)
 	case EXPECT_COLON:
 		return "a colon";
 	case EXPECT_COMMA_OR_END:
+		return in_object(r) ? "a comma or }" : "a comma or ]";
 	case EXPECT_NOTHING:
 		break;
 	}
-	return "a comma or the end of the array or object";
+	return "nothing";
 }
 
 int json_read(struct str text, json_event_fn fn, void *ctx, struct error *err)
@@ -430,7 +431,7 @@ int json_read(struct str text, json_event_fn fn, void *ctx, struct error *err)
 		if (rc)
 			return rc;
 	}
-	return state == EXPECT_NOTHING ? 0 : fail_expected(&r, expect_name(state));
+	return state == EXPECT_NOTHING ? 0 : fail_expected(&r, expect_name(&r, state));
 }
 
 size_t json_unescape(struct str raw, char *out)
