@@ -1,0 +1,223 @@
+/*
+ * The shell's entry in `tools`, checked (DESIGN section 9; spec: OpenRouter's entry and
+ * environments).
+ *
+ * Nothing is accepted that would then be ignored, but for what OpenRouter itself ignores
+ * (sleep_after_seconds): a caller who asks for network or files must not believe to have them.
+ */
+#include "tool/internal.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+
+#define CONTAINER_ID_MAX 40
+#define ID_CHARS         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+
+/* Where in the request a message points. */
+struct place {
+	const char *path; /* "tools[0]" */
+	const char *in;   /* ".parameters.environment" */
+};
+
+static void place_write(const struct place *at, struct str key, char out[128])
+{
+	/* What does not fit is cut: the key may be as long as its sender likes. */
+	snprintf(out, 128, "%s%s%s%.*s", at->path, at->in, key.n ? "." : "",
+	        (int)(key.n < 64 ? key.n : 64), key.n ? key.p : "");
+}
+
+static int refuse(
+        const struct place *at, const char *key, enum err code, struct error *err, const char *text)
+{
+	char param[128];
+
+	place_write(at, str_of(key), param);
+	return error_param(err, code, param, "%s: %s", param, text);
+}
+
+struct key_rule {
+	const char *key;
+	const char *refused; /* NULL: may be given; else why not yet */
+};
+
+static int keys_check(const struct json *object, const struct key_rule *rules, size_t n,
+        const struct place *at, struct error *err)
+{
+	const struct json *m;
+	char param[128];
+	size_t i;
+
+	for (m = json_first(object); m; m = json_next(m)) {
+		for (i = 0; i < n && !str_is(json_key(m), rules[i].key); i++)
+			;
+		if (i < n && (!rules[i].refused || json_absent(m)))
+			continue;
+		if (i < n)
+			return refuse(at, rules[i].key, ERR_UNSUPPORTED, err, rules[i].refused);
+		place_write(at, json_key(m), param);
+		return error_param(err, ERR_INVALID, param, "Unknown parameter: %s.", param);
+	}
+	return 0;
+}
+
+static const char no_files[] = "files are not offered yet; leave it out.";
+static const char no_keeping[] = "keeping a container running is not offered yet; leave it out.";
+
+/* Only the absence of network is offered yet. */
+static int policy_read(const struct json *v, const char *path, struct error *err)
+{
+	static const struct key_rule keys[] = {
+	        {"type", NULL},
+	        {"allowed_domains", "a policy of type \"disabled\" allows none; leave it out."},
+	};
+	const struct place here = {path, ".parameters.environment.network_policy"};
+	struct str type = json_str(json_get(v, "type"));
+
+	if (json_absent(v))
+		return 0;
+	if (!json_is(v, JSON_OBJECT))
+		return refuse(&here, NULL, ERR_INVALID, err, "must be an object with a type.");
+	if (str_is(type, "allowlist"))
+		return refuse(&here, "type", ERR_UNSUPPORTED, err,
+		        "\"allowlist\" comes with the network proxy, which this version does not "
+		        "have yet; "
+		        "only \"disabled\" is offered.");
+	if (!str_is(type, "disabled"))
+		return refuse(&here, "type", ERR_INVALID, err, "must be \"disabled\".");
+	return keys_check(v, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
+}
+
+static int container_id_read(struct arena *a, const struct json *env, const struct place *at,
+        struct shell_settings *s, struct error *err)
+{
+	const struct json *v = json_get(env, "container_id");
+	struct str id = json_str(v);
+	char *copy;
+
+	if (s->environment == SHELL_CONTAINER_AUTO) {
+		if (json_absent(v))
+			return 0;
+		return refuse(at, "container_id", ERR_INVALID, err,
+		        "goes with type \"container_reference\", not with \"container_auto\".");
+	}
+	if (json_absent(v))
+		return refuse(at, "container_id", ERR_INVALID, err,
+		        "is required for a container_reference.");
+	if (!json_is(v, JSON_STRING) || id.n > CONTAINER_ID_MAX || !str_in_set(id, ID_CHARS))
+		return refuse(at, "container_id", ERR_INVALID, err,
+		        "must be 1 to 40 letters, digits, \"_\" or \"-\".");
+	copy = arena_strndup(a, id.p, id.n);
+	if (!copy)
+		return error_set(err, ERR_NOMEM, "The request is too large.");
+	s->container_id = (struct str){copy, id.n};
+	return 0;
+}
+
+static int environment_read(struct arena *a, const struct json *v, const char *path,
+        struct shell_settings *s, struct error *err)
+{
+	static const struct key_rule keys[] = {
+	        {"type", NULL},
+	        {"container_id", NULL},
+	        {"network_policy", NULL},
+	        {"file_ids", no_files},
+	        {"keep_running", no_keeping},
+	};
+	const struct place here = {path, ".parameters.environment"};
+	struct str type = json_str(json_get(v, "type"));
+	int r;
+
+	if (json_absent(v))
+		return 0;
+	if (!json_is(v, JSON_OBJECT))
+		return refuse(&here, NULL, ERR_INVALID, err, "must be an object with a type.");
+	if (str_is(type, "container_reference"))
+		s->environment = SHELL_CONTAINER_REFERENCE;
+	else if (str_is(type, "local"))
+		return refuse(&here, "type", ERR_UNSUPPORTED, err,
+		        "\"local\" is not offered: commands run in a container of this server.");
+	else if (!str_is(type, "container_auto"))
+		return refuse(&here, "type", ERR_INVALID, err,
+		        "must be \"container_auto\" or \"container_reference\".");
+	r = keys_check(v, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
+	if (!r)
+		r = container_id_read(a, v, &here, s, err);
+	if (!r)
+		r = policy_read(json_get(v, "network_policy"), path, err);
+	return r;
+}
+
+/* A whole number above 0. What is above the server's maximum is lowered when a call is parsed. */
+static int limit_read(const struct json *params, const char *key, const struct place *at,
+        uint32_t *ret, struct error *err)
+{
+	const struct json *v = json_get(params, key);
+	int64_t n;
+
+	if (json_absent(v))
+		return 0;
+	if (!json_i64(v, &n) || n < 1)
+		return refuse(at, key, ERR_INVALID, err, "must be a whole number above 0.");
+	*ret = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+	return 0;
+}
+
+static int parameters_read(struct arena *a, const struct json *v, const char *path,
+        struct shell_settings *s, struct error *err)
+{
+	static const struct key_rule keys[] = {
+	        {"engine", NULL},
+	        {"timeout_ms", NULL},
+	        {"max_output_length", NULL},
+	        {"environment", NULL},
+	        {"sleep_after_seconds", NULL}, /* an old parameter: accepted, and ignored */
+	        {"file_ids", no_files},
+	        {"keep_running", no_keeping},
+	};
+	const struct place here = {path, ".parameters"};
+	const struct json *engine = json_get(v, "engine");
+	int r;
+
+	if (json_absent(v))
+		return 0;
+	if (!json_is(v, JSON_OBJECT))
+		return refuse(&here, NULL, ERR_INVALID, err, "must be an object.");
+	r = keys_check(v, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
+	if (r)
+		return r;
+	if (!json_absent(engine) && !str_is(json_str(engine), "auto") &&
+	        !str_is(json_str(engine), "openrouter"))
+		return refuse(
+		        &here, "engine", ERR_INVALID, err, "must be \"auto\" or \"openrouter\".");
+	r = limit_read(v, "timeout_ms", &here, &s->timeout_ms, err);
+	if (!r)
+		r = limit_read(v, "max_output_length", &here, &s->max_output_length, err);
+	if (!r)
+		r = environment_read(a, json_get(v, "environment"), path, s, err);
+	return r;
+}
+
+int shell_settings_read(struct arena *a, struct str type, const struct json *entry,
+        const char *path, void **ret, struct error *err)
+{
+	static const struct key_rule keys[] = {
+	        {"type", NULL},
+	        {"parameters", NULL},
+	        {"environment", "give it inside \"parameters\"."},
+	};
+	const struct place here = {path, ""};
+	struct shell_settings *s = arena_alloc(a, sizeof(*s));
+	int r;
+
+	if (!s)
+		return error_set(err, ERR_NOMEM, "The request is too large.");
+	s->environment = SHELL_CONTAINER_AUTO;
+	s->own_items = str_is(type, "brig:shell");
+	r = keys_check(entry, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
+	if (!r)
+		r = parameters_read(a, json_get(entry, "parameters"), path, s, err);
+	if (!r)
+		*ret = s;
+	return r;
+}
