@@ -118,8 +118,7 @@ static const struct field container_fields[] = {
         {"keep_days", FIELD_COUNT, AT(keep_days), 1, 36500, "30", "files, after the last use",
                 NULL},
         {"durability", FIELD_CUSTOM, 0, 0, 0, "crash",
-                "crash: finished commands' files survive brig's death; power: also the machine's",
-                read_durability},
+                "crash: files survive brig's death; power: the machine's too", read_durability},
         {"price_per_second", FIELD_MONEY, AT(price_per_second), 0, 0, "0.0001", "dollars", NULL},
 };
 #undef AT

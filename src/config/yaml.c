@@ -99,6 +99,24 @@ static int node_attach(struct builder *b, struct yaml_node *n)
 	return 0;
 }
 
+static bool is_absent(const struct fy_event *ev)
+{
+	return ev->type == FYET_SCALAR &&
+	       (!ev->scalar.value || fy_token_get_text_length(ev->scalar.value) == 0) &&
+	       (!ev->scalar.value || fy_token_scalar_style(ev->scalar.value) == FYSS_PLAIN);
+}
+
+/* The mark of a quoted scalar stands behind its quote. */
+static bool is_quoted(const struct fy_event *ev)
+{
+	enum fy_scalar_style style;
+
+	if (ev->type != FYET_SCALAR || !ev->scalar.value)
+		return false;
+	style = fy_token_scalar_style(ev->scalar.value);
+	return style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED;
+}
+
 static int node_new(
         struct builder *b, struct fy_event *ev, enum yaml_type type, struct yaml_node **ret)
 {
@@ -112,9 +130,13 @@ static int node_new(
 	if (!n)
 		return error_set(b->err, ERR_NOMEM, "%.80s: no memory", b->name);
 	n->type = type;
-	/* An implicit node (a value that is absent) has no mark of its own: its key's will do. */
-	n->line = mark ? mark->line + 1 : b->pending ? b->pending->line : 1;
-	n->column = mark ? mark->column + 1 : b->pending ? b->pending->column : 1;
+	/* An absent value has no place of its own: its key's will do. */
+	n->line = b->pending ? b->pending->line : 1;
+	n->column = b->pending ? b->pending->column : 1;
+	if (mark && !is_absent(ev)) {
+		n->line = mark->line + 1;
+		n->column = mark->column + 1 - is_quoted(ev);
+	}
 	*ret = n;
 	return 0;
 }
@@ -204,8 +226,9 @@ static int take_event(struct builder *b, struct fy_event *ev)
 		take_close(b);
 		return 0;
 	case FYET_ALIAS:
+		/* Its mark stands behind the star. */
 		mark = fy_event_start_mark(ev);
-		return place_error(b, mark ? mark->line + 1 : 1, mark ? mark->column + 1 : 1,
+		return place_error(b, mark ? mark->line + 1 : 1, mark ? mark->column : 1,
 		        "aliases are not used here");
 	case FYET_NONE:
 	case FYET_STREAM_START:
