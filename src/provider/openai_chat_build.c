@@ -1,0 +1,821 @@
+/*
+ * Conversation → the body of POST /chat/completions.
+ *
+ * Theory of operation. Messages come out in the order in which their first item stands. A reply of
+ * the model (all items with one reply number, wherever they stand) becomes one assistant message,
+ * and right after it one tool message for each of its calls, in the order of the calls, because
+ * that is the only order that Chat Completions allows. Results are found by call id, so it does not
+ * matter where the client put them; a call that has none gets an error text, since servers refuse a
+ * call without.
+ *
+ * The messages are a function of public fields, and of opaque state that opens, only. Nothing in
+ * them depends on where in a turn we are: that is what keeps prompt caches warm. Keys come in one
+ * fixed order.
+ *
+ * Servers differ in which fields they tolerate. OpenAI's own address gets its newest names; all
+ * others the names that every compatible server knows, and nothing that a strict one would refuse.
+ *
+ * Sorting items by reply and results by id first keeps the whole n log n for any replayed history.
+ */
+#include "provider/openai_chat.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define BODY_MAX    ((size_t)256 << 20)
+#define OPAQUE_MAX  ((size_t)8 << 20)
+#define OPAQUE_TREE ((size_t)16 << 20)
+#define TREE_MAX    ((size_t)64 << 20)
+
+static const char NO_RESULT[] =
+        "{\"error\":\"There is no result: the call was interrupted before it finished.\"}";
+
+struct ref {
+	uint32_t reply;
+	size_t at; /* index of the item */
+};
+
+struct builder {
+	const struct provider_call *pc;
+	const struct conversation *c;
+	bool openai;     /* api.openai.com itself */
+	bool openrouter; /* openrouter.ai */
+	struct json_writer w;
+	struct ref *refs; /* assistant items with a reply, by (reply, at) */
+	size_t n_refs;
+	const struct item **results; /* by public id, earliest first */
+	size_t n_results;
+	size_t n_messages;
+};
+
+static bool address_is(const struct config_provider *p, const char *origin)
+{
+	struct str url = str_of(p->base_url);
+	size_t n = strlen(origin);
+
+	return str_starts(url, origin) && (url.n == n || url.p[n] == '/');
+}
+
+/* ---- indexes ---- */
+
+static int ref_compare(const void *a, const void *b)
+{
+	const struct ref *x = a, *y = b;
+
+	if (x->reply != y->reply)
+		return x->reply < y->reply ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static int id_compare(struct str a, struct str b)
+{
+	size_t n = a.n < b.n ? a.n : b.n;
+	int c = n ? memcmp(a.p, b.p, n) : 0;
+
+	return c ? c : (a.n < b.n ? -1 : a.n > b.n);
+}
+
+static int result_compare(const void *a, const void *b)
+{
+	const struct item *x = *(const struct item *const *)a, *y = *(const struct item *const *)b;
+
+	return id_compare(x->result.public_id, y->result.public_id);
+}
+
+static bool is_reply_item(const struct item *it)
+{
+	return it->type == ITEM_REASONING || it->type == ITEM_CALL ||
+	       (it->type == ITEM_MESSAGE && it->role == ROLE_ASSISTANT);
+}
+
+static void index_items(struct builder *b)
+{
+	const struct conversation *c = b->c;
+
+	b->refs = mem_array(c->n_items + 1, sizeof(*b->refs));
+	b->results = mem_array(c->n_items + 1, sizeof(*b->results));
+	for (size_t i = 0; i < c->n_items; i++) {
+		const struct item *it = c->items[i];
+
+		if (it->type == ITEM_RESULT)
+			b->results[b->n_results++] = it;
+		else if (is_reply_item(it) && it->reply != REPLY_NONE)
+			b->refs[b->n_refs++] = (struct ref){it->reply, i};
+	}
+	qsort(b->refs, b->n_refs, sizeof(*b->refs), ref_compare);
+	qsort(b->results, b->n_results, sizeof(*b->results), result_compare);
+}
+
+static const struct item *find_result(const struct builder *b, struct str id)
+{
+	size_t lo = 0, hi = b->n_results;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (id_compare(b->results[mid]->result.public_id, id) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < b->n_results && str_eq(b->results[lo]->result.public_id, id))
+		return b->results[lo];
+	return NULL;
+}
+
+/* The run of refs of one reply. */
+static size_t find_reply(const struct builder *b, uint32_t reply, size_t *ret_n)
+{
+	size_t lo = 0, hi = b->n_refs;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (b->refs[mid].reply < reply)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (hi = lo; hi < b->n_refs && b->refs[hi].reply == reply; hi++)
+		;
+	*ret_n = hi - lo;
+	return lo;
+}
+
+/* ---- content ---- */
+
+static bool is_text(const struct part *p)
+{
+	return p->type == PART_TEXT || p->type == PART_REFUSAL;
+}
+
+static bool is_attachment(const struct part *p)
+{
+	return p->type == PART_IMAGE || p->type == PART_FILE || p->type == PART_AUDIO;
+}
+
+static bool is_content(const struct part *p)
+{
+	return is_attachment(p) || (is_text(p) && p->text.n > 0);
+}
+
+static void write_text_part(struct json_writer *w, struct str text)
+{
+	jw_object(w);
+	jw_kcstr(w, "type", "text");
+	jw_kstr(w, "text", text);
+	jw_end(w);
+}
+
+static void write_image(struct json_writer *w, const struct part *p)
+{
+	jw_object(w);
+	jw_kcstr(w, "type", "image_url");
+	jw_key(w, "image_url");
+	jw_object(w);
+	jw_kstr(w, "url", p->url);
+	if (str_is(p->detail, "original")) /* a word of the Responses API only */
+		jw_kcstr(w, "detail", "high");
+	else if (p->detail.n)
+		jw_kstr(w, "detail", p->detail);
+	jw_end(w);
+	jw_end(w);
+}
+
+static int write_file(struct builder *b, const struct part *p, struct error *err)
+{
+	struct json_writer *w = &b->w;
+
+	if (!p->data.n && !b->openrouter)
+		return error_param(err, ERR_UNSUPPORTED, "input",
+		        "this provider takes a file's content (file_data), not its address "
+		        "(file_url)");
+	jw_object(w);
+	jw_kcstr(w, "type", "file");
+	jw_key(w, "file");
+	jw_object(w);
+	if (p->filename.n)
+		jw_kstr(w, "filename", p->filename);
+	jw_kstr(w, "file_data", p->data.n ? p->data : p->url);
+	jw_end(w);
+	jw_end(w);
+	return 0;
+}
+
+static int write_part(struct builder *b, const struct part *p, struct error *err)
+{
+	struct json_writer *w = &b->w;
+
+	switch (p->type) {
+	case PART_TEXT:
+	case PART_REFUSAL:
+		write_text_part(w, p->text);
+		return 0;
+	case PART_IMAGE:
+		write_image(w, p);
+		return 0;
+	case PART_FILE:
+		return write_file(b, p, err);
+	case PART_AUDIO:
+		jw_object(w);
+		jw_kcstr(w, "type", "input_audio");
+		jw_key(w, "input_audio");
+		jw_object(w);
+		jw_kstr(w, "data", p->data);
+		jw_kstr(w, "format", p->detail);
+		jw_end(w);
+		jw_end(w);
+		return 0;
+	case PART_SUMMARY:
+	case PART_REASONING:
+		return 0;
+	}
+	return 0;
+}
+
+static const char *role_name(const struct builder *b, enum role role)
+{
+	switch (role) {
+	case ROLE_SYSTEM:
+		return "system";
+	case ROLE_DEVELOPER: /* a role that only OpenAI's own models are trained on */
+		return b->openai ? "developer" : "system";
+	case ROLE_USER:
+		return "user";
+	case ROLE_ASSISTANT:
+		return "assistant";
+	}
+	return "user";
+}
+
+/* A message of the client's side. One text is a plain string: every server reads that. */
+static int write_client_message(struct builder *b, const struct item *it, struct error *err)
+{
+	struct json_writer *w = &b->w;
+	const struct part *only = NULL;
+	size_t n = 0;
+	int r;
+
+	for (size_t i = 0; i < it->n_parts; i++)
+		if (is_content(&it->parts[i])) {
+			only = &it->parts[i];
+			n++;
+		}
+	if (n == 0)
+		return 0; /* servers refuse a message that says nothing */
+	b->n_messages++;
+	jw_object(w);
+	jw_kcstr(w, "role", role_name(b, it->role));
+	jw_key(w, "content");
+	if (n == 1 && is_text(only)) {
+		jw_str(w, only->text);
+	} else {
+		jw_array(w);
+		for (size_t i = 0; i < it->n_parts; i++)
+			if (is_content(&it->parts[i]) &&
+			        (r = write_part(b, &it->parts[i], err)) < 0)
+				return r;
+		jw_end(w);
+	}
+	jw_end(w);
+	return 0;
+}
+
+/* ---- replies ---- */
+
+/* What the reasoning items of one reply come to. */
+struct reasoning {
+	enum { SPELLED_NOT, SPELLED_CONTENT, SPELLED_PLAIN, SPELLED_THINKING } spelling;
+	struct buf text;
+	struct buf details; /* elements, joined by commas */
+};
+
+static void append_text(struct buf *out, const struct item *it, enum part_type type)
+{
+	for (size_t i = 0; i < it->n_parts; i++)
+		if (it->parts[i].type == type)
+			buf_append(out, it->parts[i].text.p, it->parts[i].text.n);
+}
+
+/* Opens an item's sealed state; NULL where there is none, it is not ours or it is damaged. */
+static struct json_doc *open_opaque(struct builder *b, const struct item *it, struct buf *bytes)
+{
+	struct json_doc *doc = NULL;
+
+	if (!it->opaque.n || !b->pc->open)
+		return NULL;
+	if (!b->pc->open(b->pc->open_ctx, b->pc->target, it->opaque, bytes) || buf_error(bytes))
+		return NULL;
+	if (json_parse((struct str){bytes->data, bytes->len}, OPAQUE_TREE, &doc, NULL) < 0)
+		return NULL;
+	return doc;
+}
+
+static void collect_reasoning(struct builder *b, const struct item *it, struct reasoning *ret)
+{
+	struct buf bytes _cleanup_buf_ = BUF_INIT(OPAQUE_MAX);
+	struct json_doc *doc _cleanup_json_ = open_opaque(b, it, &bytes);
+	struct str field = json_str(json_get(json_root(doc), "field"));
+	const struct json *details = json_get(json_root(doc), "details");
+
+	if (!doc)
+		return; /* without the state we do not know that this server wants it back */
+	if (str_is(field, "reasoning_content"))
+		ret->spelling = SPELLED_CONTENT;
+	else if (str_is(field, "reasoning"))
+		ret->spelling = SPELLED_PLAIN;
+	else if (str_is(field, "thinking"))
+		ret->spelling = SPELLED_THINKING;
+	append_text(&ret->text, it, PART_REASONING);
+	for (const struct json *d = json_first(details); d; d = json_next(d)) {
+		struct str raw = json_raw(d);
+
+		if (ret->details.len)
+			buf_putc(&ret->details, ',');
+		buf_append(&ret->details, raw.p, raw.n);
+	}
+}
+
+static void write_reasoning(struct json_writer *w, const struct reasoning *r)
+{
+	struct str text = {r->text.data, r->text.len};
+
+	if (text.n && r->spelling == SPELLED_CONTENT)
+		jw_kstr(w, "reasoning_content", text);
+	if (text.n && r->spelling == SPELLED_PLAIN)
+		jw_kstr(w, "reasoning", text);
+	if (r->details.len) {
+		struct buf array _cleanup_buf_ = BUF_INIT(BODY_MAX);
+
+		buf_putc(&array, '[');
+		buf_append(&array, r->details.data, r->details.len);
+		buf_putc(&array, ']');
+		if (buf_error(&array) == 0)
+			jw_kraw(w, "reasoning_details", (struct str){array.data, array.len});
+	}
+}
+
+/* Mistral keeps its thinking inside the content. */
+static void write_thinking_content(struct json_writer *w, struct str thinking, struct str text)
+{
+	jw_array(w);
+	jw_object(w);
+	jw_kcstr(w, "type", "thinking");
+	jw_key(w, "thinking");
+	jw_array(w);
+	write_text_part(w, thinking);
+	jw_end(w);
+	jw_end(w);
+	if (text.n)
+		write_text_part(w, text);
+	jw_end(w);
+}
+
+static int ignore_event(void *ctx, const struct json_event *ev)
+{
+	return 0;
+}
+
+/* Arguments go back as the model wrote them, except where they are no JSON: servers that parse the
+ * history would refuse the whole conversation for it. */
+static void write_arguments(struct json_writer *w, struct str raw)
+{
+	struct buf wrapped _cleanup_buf_ = BUF_INIT(BODY_MAX);
+	struct json_writer in;
+
+	if (!str_trim(raw).n) {
+		jw_kcstr(w, "arguments", "{}");
+		return;
+	}
+	if (json_read(raw, ignore_event, NULL, NULL) == 0) {
+		jw_kstr(w, "arguments", raw);
+		return;
+	}
+	jw_init(&in, &wrapped);
+	jw_object(&in);
+	jw_kstr(&in, "invalid_arguments", raw);
+	jw_end(&in);
+	jw_kstr(w, "arguments", (struct str){wrapped.data, wrapped.len});
+}
+
+static struct str call_id(const struct item *it)
+{
+	return it->call.upstream_id.n ? it->call.upstream_id : it->call.public_id;
+}
+
+static void write_call(struct builder *b, const struct item *it)
+{
+	struct json_writer *w = &b->w;
+	struct buf bytes _cleanup_buf_ = BUF_INIT(OPAQUE_MAX);
+	struct json_doc *doc _cleanup_json_ = open_opaque(b, it, &bytes);
+	const struct json *extra = json_get(json_root(doc), "extra_content");
+
+	jw_object(w);
+	jw_kstr(w, "id", call_id(it));
+	jw_kcstr(w, "type", "function");
+	jw_key(w, "function");
+	jw_object(w);
+	jw_kstr(w, "name", it->call.name);
+	write_arguments(w, it->call.arguments);
+	jw_end(w);
+	if (json_is(extra, JSON_OBJECT))
+		jw_kraw(w, "extra_content", json_raw(extra));
+	jw_end(w);
+}
+
+/* The text that the model reads for a call. */
+static int result_text(const struct item *call, const struct item *res, struct buf *out)
+{
+	const struct tool *tool = res && res->result.tool ? res->result.tool : call->call.tool;
+	bool first = true;
+
+	if (!res && call->call.error.n && tool) {
+		struct result none = {.tool = tool, .error = call->call.error};
+
+		return tool->result_text(&none, out);
+	}
+	if (!res)
+		return buf_puts(out, NO_RESULT);
+	if (tool && !res->result.n_parts)
+		return tool->result_text(&res->result, out);
+	for (size_t i = 0; i < res->result.n_parts; i++) {
+		const struct part *p = &res->result.parts[i];
+		struct str text = is_text(p)         ? p->text
+		                  : is_attachment(p) ? STR("[attached in the next message]")
+		                                     : (struct str){NULL, 0};
+
+		if (!text.n)
+			continue;
+		if (!first)
+			buf_putc(out, '\n');
+		first = false;
+		buf_append(out, text.p, text.n);
+	}
+	return buf_error(out);
+}
+
+static int write_tool_message(struct builder *b, const struct item *call, struct error *err)
+{
+	const struct item *res = find_result(b, call->call.public_id);
+	struct buf text _cleanup_buf_ = BUF_INIT(BODY_MAX);
+	struct json_writer *w = &b->w;
+	int r = result_text(call, res, &text);
+
+	if (r < 0)
+		return error_set(err, ERR_TOO_LARGE, "a tool result is too large to send");
+	b->n_messages++;
+	jw_object(w);
+	jw_kcstr(w, "role", "tool");
+	jw_kstr(w, "tool_call_id", call_id(call));
+	jw_kstr(w, "content", (struct str){text.data, text.len});
+	jw_end(w);
+	return 0;
+}
+
+/* Tool messages hold text only, so what a client's tools returned besides follows as one user
+ * message. */
+static int write_attachments(
+        struct builder *b, const struct item *const *calls, size_t n, struct error *err)
+{
+	struct json_writer *w = &b->w;
+	bool open = false;
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct item *res = find_result(b, calls[i]->call.public_id);
+
+		for (size_t k = 0; res && k < res->result.n_parts; k++) {
+			if (!is_attachment(&res->result.parts[k]))
+				continue;
+			if (!open) {
+				b->n_messages++;
+				jw_object(w);
+				jw_kcstr(w, "role", "user");
+				jw_key(w, "content");
+				jw_array(w);
+				open = true;
+			}
+			if ((r = write_part(b, &res->result.parts[k], err)) < 0)
+				return r;
+		}
+	}
+	if (open) {
+		jw_end(w);
+		jw_end(w);
+	}
+	return 0;
+}
+
+static void write_assistant(struct builder *b, struct str text, struct str refusal,
+        const struct reasoning *re, const struct item *const *calls, size_t n_calls)
+{
+	struct json_writer *w = &b->w;
+
+	b->n_messages++;
+	jw_object(w);
+	jw_kcstr(w, "role", "assistant");
+	jw_key(w, "content");
+	if (re->spelling == SPELLED_THINKING && re->text.len)
+		write_thinking_content(w, (struct str){re->text.data, re->text.len}, text);
+	else if (text.n)
+		jw_str(w, text);
+	else
+		jw_null(w);
+	if (refusal.n)
+		jw_kstr(w, "refusal", refusal);
+	write_reasoning(w, re);
+	if (n_calls) {
+		jw_key(w, "tool_calls");
+		jw_array(w);
+		for (size_t i = 0; i < n_calls; i++)
+			write_call(b, calls[i]);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+/* One reply of the model: an assistant message and its tool messages. refs: its items in order. */
+static int write_reply(struct builder *b, const struct ref *refs, size_t n, struct error *err)
+{
+	struct buf text _cleanup_buf_ = BUF_INIT(BODY_MAX);
+	struct buf refusal _cleanup_buf_ = BUF_INIT(BODY_MAX);
+	struct reasoning re = {.text = BUF_INIT(BODY_MAX), .details = BUF_INIT(BODY_MAX)};
+	const struct item **calls _cleanup_free_ = mem_array(n, sizeof(*calls));
+	size_t n_calls = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct item *it = b->c->items[refs[i].at];
+
+		if (it->type == ITEM_CALL) {
+			calls[n_calls++] = it;
+		} else if (it->type == ITEM_REASONING) {
+			collect_reasoning(b, it, &re);
+		} else {
+			append_text(&text, it, PART_TEXT);
+			append_text(b->openai ? &refusal : &text, it, PART_REFUSAL);
+		}
+	}
+	if (buf_error(&text) || buf_error(&refusal) || buf_error(&re.text) ||
+	        buf_error(&re.details))
+		r = error_set(err, ERR_TOO_LARGE, "a reply in the history is too large to send");
+	/* A reply of reasoning alone says nothing that a chat server would take. */
+	else if (text.len || refusal.len || n_calls)
+		write_assistant(b, (struct str){text.data, text.len},
+		        (struct str){refusal.data, refusal.len}, &re, calls, n_calls);
+	buf_free(&re.text);
+	buf_free(&re.details);
+	for (size_t i = 0; i < n_calls && r == 0; i++)
+		r = write_tool_message(b, calls[i], err);
+	return r < 0 ? r : write_attachments(b, calls, n_calls, err);
+}
+
+static int write_messages(struct builder *b, struct error *err)
+{
+	int r = 0;
+
+	jw_key(&b->w, "messages");
+	jw_array(&b->w);
+	for (size_t i = 0; i < b->c->n_items && r == 0; i++) {
+		const struct item *it = b->c->items[i];
+
+		if (it->type == ITEM_RESULT)
+			continue;
+		if (!is_reply_item(it)) {
+			r = write_client_message(b, it, err);
+		} else if (it->reply == REPLY_NONE) {
+			struct ref alone = {REPLY_NONE, i};
+
+			r = write_reply(b, &alone, 1, err);
+		} else {
+			size_t n, first = find_reply(b, it->reply, &n);
+
+			if (b->refs[first].at == i)
+				r = write_reply(b, &b->refs[first], n, err);
+		}
+	}
+	if (r < 0)
+		return r;
+	jw_end(&b->w);
+	if (!b->n_messages)
+		return error_param(
+		        err, ERR_INVALID, "input", "the input says nothing: it holds no text");
+	return 0;
+}
+
+/* ---- tools and settings ---- */
+
+static void write_tool(struct json_writer *w, const struct tool_entry *t)
+{
+	jw_object(w);
+	jw_kcstr(w, "type", "function");
+	jw_key(w, "function");
+	jw_object(w);
+	jw_kstr(w, "name", t->name);
+	if (t->kind == TOOL_SERVER) {
+		jw_kcstr(w, "description", t->tool->description);
+		jw_kraw(w, "parameters", str_of(t->tool->schema));
+	} else {
+		if (t->description.p)
+			jw_kstr(w, "description", t->description);
+		if (t->parameters.n)
+			jw_kraw(w, "parameters", t->parameters);
+		if (t->strict >= 0)
+			jw_kbool(w, "strict", t->strict == 1);
+	}
+	jw_end(w);
+	jw_end(w);
+}
+
+/* allowed_tools is not sent: few servers know it, and the turn enforces it. The tools stay declared
+ * also when none may be called, since they stand at the front of the prompt. */
+static void write_tools(struct builder *b)
+{
+	const struct upstream_call *call = b->pc->call;
+	struct json_writer *w = &b->w;
+	enum choice_mode mode = call->tools_off ? CHOICE_NONE : call->choice.mode;
+
+	if (!b->c->n_tools)
+		return;
+	jw_key(w, "tools");
+	jw_array(w);
+	for (size_t i = 0; i < b->c->n_tools; i++)
+		write_tool(w, &b->c->tools[i]);
+	jw_end(w);
+	switch (mode) {
+	case CHOICE_AUTO: /* every server's default */
+		break;
+	case CHOICE_NONE:
+		jw_kcstr(w, "tool_choice", "none");
+		break;
+	case CHOICE_REQUIRED:
+		jw_kcstr(w, "tool_choice", "required");
+		break;
+	case CHOICE_NAMED:
+		jw_key(w, "tool_choice");
+		jw_object(w);
+		jw_kcstr(w, "type", "function");
+		jw_key(w, "function");
+		jw_object(w);
+		jw_kstr(w, "name", call->choice.name);
+		jw_end(w);
+		jw_end(w);
+		break;
+	}
+	if (b->c->settings.parallel_tool_calls >= 0)
+		jw_kbool(w, "parallel_tool_calls", b->c->settings.parallel_tool_calls != 0);
+}
+
+/* text.format of the Responses API is flat; response_format nests the schema. */
+static int write_response_format(struct builder *b, struct error *err)
+{
+	static const char *const members[] = {"name", "description", "schema", "strict"};
+	struct json_writer *w = &b->w;
+	struct json_doc *doc _cleanup_json_ = NULL;
+	const struct json *f;
+	struct str type;
+	int r;
+
+	if (!b->c->settings.text_format.n)
+		return 0;
+	r = json_parse(b->c->settings.text_format, TREE_MAX, &doc, err);
+	if (r < 0)
+		return r;
+	f = json_root(doc);
+	type = json_str(json_get(f, "type"));
+	if (str_is(type, "text"))
+		return 0;
+	jw_key(w, "response_format");
+	if (!str_is(type, "json_schema") || json_get(f, "json_schema")) {
+		jw_raw(w, json_raw(f));
+		return 0;
+	}
+	jw_object(w);
+	jw_kcstr(w, "type", "json_schema");
+	jw_key(w, "json_schema");
+	jw_object(w);
+	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
+		const struct json *v = json_get(f, members[i]);
+
+		if (!json_absent(v))
+			jw_kraw(w, members[i], json_raw(v));
+	}
+	jw_end(w);
+	jw_end(w);
+	return 0;
+}
+
+static void write_number(struct json_writer *w, const char *key, struct str raw)
+{
+	if (raw.n)
+		jw_kraw(w, key, raw);
+}
+
+static void write_text(struct json_writer *w, const char *key, struct str s)
+{
+	if (s.n)
+		jw_kstr(w, key, s);
+}
+
+/* top_logprobs is not asked for: nothing on the way back carries them. */
+static int write_settings(struct builder *b, struct error *err)
+{
+	const struct settings *s = &b->c->settings;
+	struct json_writer *w = &b->w;
+	int r;
+
+	write_number(w, b->openai ? "max_completion_tokens" : "max_tokens", s->max_output_tokens);
+	write_number(w, "temperature", s->temperature);
+	write_number(w, "top_p", s->top_p);
+	if (!b->openai)
+		write_number(w, "top_k", s->top_k);
+	write_number(w, "presence_penalty", s->presence_penalty);
+	write_number(w, "frequency_penalty", s->frequency_penalty);
+	write_number(w, "seed", s->seed);
+	write_number(w, "stop", s->stop);
+	r = write_response_format(b, err);
+	if (r < 0)
+		return r;
+	write_text(w, "reasoning_effort", s->reasoning_effort);
+	if (b->openai || b->openrouter) {
+		write_text(w, "user", s->user);
+		write_text(w, "prompt_cache_key", s->prompt_cache_key);
+	}
+	if (b->openai) {
+		write_text(w, "safety_identifier", s->safety_identifier);
+		write_text(w, "service_tier", s->service_tier);
+		write_text(w, "verbosity", s->verbosity);
+		write_number(w, "metadata", s->metadata);
+	}
+	return 0;
+}
+
+/* ---- the request ---- */
+
+static char **make_headers(const struct config_provider *p)
+{
+	char **h = mem_array(4, sizeof(*h));
+	size_t n = 0;
+
+	h[n++] = mem_strdup("Content-Type: application/json");
+	h[n++] = mem_strdup("Accept: text/event-stream");
+	if (p->api_key) {
+		size_t size = sizeof("Authorization: Bearer ") + strlen(p->api_key);
+
+		h[n] = mem_alloc(size);
+		str_format(h[n], size, "Authorization: Bearer %s", p->api_key);
+	}
+	return h;
+}
+
+static int write_body(struct builder *b, struct error *err)
+{
+	struct json_writer *w = &b->w;
+	int r;
+
+	jw_object(w);
+	jw_kcstr(w, "model", b->pc->target->model);
+	r = write_messages(b, err);
+	if (r < 0)
+		return r;
+	write_tools(b);
+	r = write_settings(b, err);
+	if (r < 0)
+		return r;
+	jw_kbool(w, "stream", true);
+	jw_key(w, "stream_options");
+	jw_object(w);
+	jw_kbool(w, "include_usage", true);
+	jw_end(w);
+	jw_end(w);
+	return jw_done(w) < 0 ? error_set(err, ERR_TOO_LARGE,
+	                                "the conversation is too large to send to the provider")
+	                      : 0;
+}
+
+int openai_chat_build(
+        const struct provider_call *pc, struct provider_request *ret, struct error *err)
+{
+	const struct config_provider *config = pc->target->config;
+	struct buf body _cleanup_buf_ = BUF_INIT(BODY_MAX);
+	struct builder b = {
+	        .pc = pc,
+	        .c = pc->conversation,
+	        .openai = address_is(config, "https://api.openai.com"),
+	        .openrouter = address_is(config, "https://openrouter.ai"),
+	};
+	int r;
+
+	jw_init(&b.w, &body);
+	index_items(&b);
+	r = write_body(&b, err);
+	free(b.refs);
+	free(b.results);
+	if (r < 0)
+		return r;
+	ret->path = mem_strdup("/chat/completions");
+	ret->headers = make_headers(config);
+	ret->body = buf_steal(&body, &ret->body_len);
+	return 0;
+}

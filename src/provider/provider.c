@@ -1,0 +1,54 @@
+#include "provider/provider.h"
+
+#include "base/mem.h"
+#include "provider/openai_chat.h"
+#include "provider/script.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct provider provider_openai_chat = {
+        .dialect = DIALECT_OPENAI_CHAT,
+        .name = "openai-chat",
+        .build = openai_chat_build,
+        .open = openai_chat_parse_open,
+        .feed = openai_chat_parse_feed,
+        .end = openai_chat_parse_end,
+        .close = openai_chat_parse_close,
+        .error = openai_chat_error,
+};
+
+const struct provider provider_script = {
+        .dialect = DIALECT_SCRIPT,
+        .name = "script",
+        .local = script_reply,
+};
+
+const struct provider *provider_for(enum config_dialect d)
+{
+	switch (d) {
+	case DIALECT_OPENAI_CHAT:
+		return &provider_openai_chat;
+	case DIALECT_SCRIPT:
+		return &provider_script;
+	case DIALECT_OPENAI_RESPONSES:
+	case DIALECT_ANTHROPIC:
+	case DIALECT_GEMINI:
+		return NULL;
+	}
+	return NULL;
+}
+
+void provider_request_free(struct provider_request *r)
+{
+	if (!r)
+		return;
+	free(r->path);
+	for (char **h = r->headers; h && *h; h++) {
+		mem_wipe(*h, strlen(*h));
+		free(*h);
+	}
+	free(r->headers);
+	free(r->body);
+	*r = (struct provider_request){0};
+}
