@@ -1,10 +1,11 @@
 /*
- * Containers, seen from a gateway: claims on them through the supervisor, and commands in them through
- * init. Asynchronous on the gateway's loop; everything belongs to that thread. Callbacks are never made
- * from inside the call that asked.
+ * Containers, seen from a gateway: claims on them through the supervisor, and commands in them
+ * through init. Asynchronous on the gateway's loop; everything belongs to that thread. Callbacks
+ * are never made from inside the call that asked.
  *
- * A hold is one claim: a turn's or a direct exec's. Releasing it kills the commands that still run on
- * it and nothing else. What ended before and left something in the background lives on until sleep.
+ * A hold is one claim: a turn's or a direct exec's. Releasing it kills the commands that still run
+ * on it and nothing else. What ended before and left something in the background lives on until
+ * sleep.
  */
 #ifndef BRIG_CONTAINER_CONTAINER_H
 #define BRIG_CONTAINER_CONTAINER_H
@@ -20,7 +21,8 @@
 #include <stdint.h>
 
 /* The supervisor's key of a container, and the hash that stands for its workspace. */
-void container_key(struct str account, struct str workspace, struct str id, uint8_t ret_key[SUP_KEY_LEN], uint8_t ret_workspace[16]);
+void container_key(struct str account, struct str workspace, struct str id,
+        uint8_t ret_key[SUP_KEY_LEN], uint8_t ret_workspace[16]);
 
 struct container_client;
 
@@ -32,7 +34,8 @@ struct container_client_handler {
 	void (*on_lost)(void *ctx);
 };
 /* fd is taken over. fd < 0: a server without sandboxes; every claim fails with ERR_UNAVAILABLE. */
-struct container_client *container_client_new(struct event_base *base, int fd, const struct container_client_handler *h);
+struct container_client *container_client_new(
+        struct event_base *base, int fd, const struct container_client_handler *h);
 struct container_client *container_client_free(struct container_client *c);
 
 /* ---- holds ---- */
@@ -48,11 +51,15 @@ struct container_spec {
 void container_hostname(struct str id, char out[64]); /* lower case, '_' → '-', never empty */
 
 struct container_hold;
-/* hold is NULL when err is not. ERR_CONFLICT, ERR_CAPACITY, ERR_NOT_FOUND, ERR_UNAVAILABLE, ERR_IO. */
-typedef void (*container_claimed_fn)(void *ctx, struct container_hold *hold, const struct error *err);
+/* hold is NULL when err is not. ERR_CONFLICT, ERR_CAPACITY, ERR_NOT_FOUND, ERR_UNAVAILABLE, ERR_IO.
+ */
+typedef void (*container_claimed_fn)(
+        void *ctx, struct container_hold *hold, const struct error *err);
 /* One callback, unless container_release() comes first. */
-struct container_hold *container_claim(struct container_client *c, const struct container_spec *s, container_claimed_fn fn, void *ctx);
-/* Ends the hold in any phase: no more callbacks of it or its commands; those that run are killed. Takes NULL. */
+struct container_hold *container_claim(struct container_client *c, const struct container_spec *s,
+        container_claimed_fn fn, void *ctx);
+/* Ends the hold in any phase: no more callbacks of it or its commands; those that run are killed.
+ * Takes NULL. */
 void container_release(struct container_hold *h);
 enum sup_how container_hold_how(const struct container_hold *h);
 uint64_t container_hold_generation(const struct container_hold *h);
@@ -65,19 +72,20 @@ struct command_options {
 	const struct str *argv; /* with shell: one string, a script for bash -c */
 	size_t argc;
 	bool shell;
-	const struct str *env;  /* NAME=VALUE, added to the fixed ones (a later one of a name wins) */
+	const struct str
+	        *env; /* NAME=VALUE, added to the fixed ones (a later one of a name wins) */
 	size_t envc;
-	struct str cwd;         /* {NULL,0}: /workspace/home */
-	struct str user;        /* {NULL,0}: root */
-	uint32_t timeout_ms;    /* 0: none */
-	struct str stdin_data;  /* {NULL,0}: end-of-file; at most 1 MiB, copied */
-	bool durable;           /* syncfs(home) before on_done */
+	struct str cwd;        /* {NULL,0}: /workspace/home */
+	struct str user;       /* {NULL,0}: root */
+	uint32_t timeout_ms;   /* 0: none */
+	struct str stdin_data; /* {NULL,0}: end-of-file; at most 1 MiB, copied */
+	bool durable;          /* syncfs(home) before on_done */
 };
 
 struct command_end {
 	enum init_outcome outcome;
-	int code;               /* exit code or signal */
-	bool memory;            /* killed for memory */
+	int code;    /* exit code or signal */
+	bool memory; /* killed for memory */
 	uint64_t started_ns, ended_ns;
 };
 
@@ -85,12 +93,15 @@ struct command_handler {
 	void *ctx;
 	void (*on_started)(void *ctx, struct command *c);
 	void (*on_output)(void *ctx, struct command *c, bool is_stderr, const void *data, size_t n);
-	/* The leader has ended and its output has been read: until empty, or for 100 ms where a background child
-	 * holds a pipe, which then goes to init. With err: it was refused (ERR_INVALID: no such user, directory or
-	 * program; text says which) or init died (ERR_IO; then end is zero). The command is dead afterwards. */
-	void (*on_end)(void *ctx, struct command *c, const struct command_end *end, const struct error *err);
+	/* The leader has ended and its output has been read: until empty, or for 100 ms where a
+	 * background child holds a pipe, which then goes to init. With err: it was refused
+	 * (ERR_INVALID: no such user, directory or program; text says which) or init died (ERR_IO;
+	 * then end is zero). The command is dead afterwards. */
+	void (*on_end)(void *ctx, struct command *c, const struct command_end *end,
+	        const struct error *err);
 };
-struct command *container_run(struct container_hold *h, const struct command_options *o, const struct command_handler *handler, struct error *err);
+struct command *container_run(struct container_hold *h, const struct command_options *o,
+        const struct command_handler *handler, struct error *err);
 void command_pause(struct command *c, bool paused); /* reading stops; the guest blocks in write */
 void command_kill(struct command *c);               /* on_end follows with INIT_KILLED */
 const char *command_signal_name(int signal);        /* "SIGKILL"; "SIG64" style for the unnamed */
@@ -102,11 +113,16 @@ struct container_status {
 	uint32_t holders;
 	uint64_t idle_ms, home_used_bytes, generation;
 };
-typedef void (*container_answer_fn)(void *ctx, const struct container_status *status, const struct error *err);
+typedef void (*container_answer_fn)(
+        void *ctx, const struct container_status *status, const struct error *err);
 /* status is NULL for the orders. Exactly one callback. */
-void container_ask_status(struct container_client *c, const uint8_t key[SUP_KEY_LEN], container_answer_fn fn, void *ctx);
-void container_order_sleep(struct container_client *c, const uint8_t key[SUP_KEY_LEN], container_answer_fn fn, void *ctx);
-void container_order_delete(struct container_client *c, const uint8_t key[SUP_KEY_LEN], container_answer_fn fn, void *ctx);
-void container_order_keep(struct container_client *c, const uint8_t key[SUP_KEY_LEN], uint64_t keep_ms, container_answer_fn fn, void *ctx);
+void container_ask_status(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        container_answer_fn fn, void *ctx);
+void container_order_sleep(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        container_answer_fn fn, void *ctx);
+void container_order_delete(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        container_answer_fn fn, void *ctx);
+void container_order_keep(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        uint64_t keep_ms, container_answer_fn fn, void *ctx);
 
 #endif

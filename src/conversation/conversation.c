@@ -61,7 +61,7 @@ struct str conversation_copy(struct conversation *c, struct str s, bool *ok)
 	p = arena_strndup(c->arena, s.p, s.n);
 	if (p == NULL) {
 		*ok = false;
-		return (struct str){ NULL, 0 };
+		return (struct str){NULL, 0};
 	}
-	return (struct str){ p, s.n };
+	return (struct str){p, s.n};
 }

@@ -1,17 +1,17 @@
 /*
  * The conversation: what was said, in a form that belongs to no dialect.
  *
- * A list of items in the order they were said, with the tools and settings of one request. Texts are
- * struct str that live as long as the conversation: in its arena, in a body it owns, or in memory it
- * adopted. Items never move, so a pointer to one stays good. One thread at a time.
+ * A list of items in the order they were said, with the tools and settings of one request. Texts
+ * are struct str that live as long as the conversation: in its arena, in a body it owns, or in
+ * memory it adopted. Items never move, so a pointer to one stays good. One thread at a time.
  *
  * Replies. An upstream answers a request with one reply: reasoning, messages and calls together. A
  * conversation that a client replays must cut back into the replies it came from, byte for byte, so
- * that prompt caches hit and signatures verify (DESIGN section 4). Every item of an assistant carries
- * its reply's number; in a request that offers a server tool, the ids we give out carry it too:
- *     call id   s<reply>_<upstream's id>      or, where that does not fit, s<reply>h_<32 hex of its hash>
- *     item id   msg_s<reply>_<random>, rs_s<reply>_<random>, …
- * at most 40 characters of [A-Za-z0-9_-]. conversation_cut_replies() puts numbers on replayed items.
+ * that prompt caches hit and signatures verify (DESIGN section 4). Every item of an assistant
+ * carries its reply's number; in a request that offers a server tool, the ids we give out carry it
+ * too: call id   s<reply>_<upstream's id>      or, where that does not fit, s<reply>h_<32 hex of
+ * its hash> item id   msg_s<reply>_<random>, rs_s<reply>_<random>, … at most 40 characters of
+ * [A-Za-z0-9_-]. conversation_cut_replies() puts numbers on replayed items.
  */
 #ifndef BRIG_CONVERSATION_CONVERSATION_H
 #define BRIG_CONVERSATION_CONVERSATION_H
@@ -60,12 +60,12 @@ enum outcome_type { OUTCOME_EXIT, OUTCOME_TIMEOUT };
 struct command_output {
 	struct str out, err; /* valid UTF-8, within the limit */
 	enum outcome_type outcome;
-	int exit_code;         /* OUTCOME_EXIT; 128 + signal when a signal ended it */
-	struct str signal;     /* "SIGKILL", or {NULL,0} */
-	struct str reason;     /* "memory", "init", "capacity", or {NULL,0} */
+	int exit_code;     /* OUTCOME_EXIT; 128 + signal when a signal ended it */
+	struct str signal; /* "SIGKILL", or {NULL,0} */
+	struct str reason; /* "memory", "init", "capacity", or {NULL,0} */
 	bool out_truncated, err_truncated;
 	uint64_t out_chars, err_chars; /* before the cut */
-	bool done;             /* false while it runs */
+	bool done;                     /* false while it runs */
 };
 
 struct tool;      /* tool/tool.h */
@@ -76,30 +76,32 @@ struct call {
 	struct str public_id;   /* as our client sees it */
 	struct str name;        /* as the model called it */
 	struct str arguments;   /* raw, as the model wrote them */
-	const struct tool *tool;/* not NULL: a server tool's call, which brig runs or refused to run */
-	const struct tool_entry *entry; /* which entry of the request it belongs to; NULL in a replayed item without one */
-	struct tool_call *parsed; /* not NULL: arguments were good */
-	struct str error;       /* why it was not run; {NULL,0}: it was, or will be */
-	struct item *result;    /* set by conversation_cut_replies; use conversation_call_result() */
+	const struct tool
+	        *tool; /* not NULL: a server tool's call, which brig runs or refused to run */
+	const struct tool_entry *entry; /* which entry of the request it belongs to; NULL in a
+	                                   replayed item without one */
+	struct tool_call *parsed;       /* not NULL: arguments were good */
+	struct str error;               /* why it was not run; {NULL,0}: it was, or will be */
+	struct item *result; /* set by conversation_cut_replies; use conversation_call_result() */
 };
 
 struct result {
-	struct str public_id; /* of its call */
+	struct str public_id;    /* of its call */
 	const struct tool *tool; /* not NULL: made by brig: outputs or error */
 	struct command_output *outputs;
 	size_t n_outputs;
 	struct str container_id;
-	struct str error;        /* nothing was run, and why; or the sandbox failed in the middle */
+	struct str error; /* nothing was run, and why; or the sandbox failed in the middle */
 	uint32_t max_output_length; /* echoed on shell_call_output; 0: null */
-	struct part *parts;      /* a client's result: text or parts */
+	struct part *parts;         /* a client's result: text or parts */
 	size_t n_parts;
 };
 
 struct item {
 	enum item_type type;
-	uint32_t reply;   /* REPLY_NONE, or the upstream reply it belongs to */
-	enum role role;   /* messages */
-	struct str id;    /* public item id; {NULL,0}: none was given */
+	uint32_t reply; /* REPLY_NONE, or the upstream reply it belongs to */
+	enum role role; /* messages */
+	struct str id;  /* public item id; {NULL,0}: none was given */
 	struct part *parts;
 	size_t n_parts;
 	struct call call;
@@ -114,14 +116,15 @@ enum tool_kind { TOOL_FUNCTION, TOOL_SERVER };
 /* One entry of `tools`. */
 struct tool_entry {
 	enum tool_kind kind;
-	struct str type;        /* "function", "openrouter:shell", "brig:shell" */
-	struct str name;        /* what the model calls it; a server tool whose name a client function has is brig_<name> */
-	struct str description; /* functions */
-	struct str parameters;  /* functions: raw JSON schema or {NULL,0} */
-	int strict;             /* functions: -1 absent/null, 0, 1 */
-	const struct tool *tool;/* server tools */
-	void *settings;         /* server tools: struct shell_settings … (tool/tool.h) */
-	struct str raw;         /* the entry as it came, for the echo */
+	struct str type; /* "function", "openrouter:shell", "brig:shell" */
+	struct str name; /* what the model calls it; a server tool whose name a client function has
+	                    is brig_<name> */
+	struct str description;  /* functions */
+	struct str parameters;   /* functions: raw JSON schema or {NULL,0} */
+	int strict;              /* functions: -1 absent/null, 0, 1 */
+	const struct tool *tool; /* server tools */
+	void *settings;          /* server tools: struct shell_settings … (tool/tool.h) */
+	struct str raw;          /* the entry as it came, for the echo */
 };
 
 enum choice_mode { CHOICE_AUTO, CHOICE_NONE, CHOICE_REQUIRED, CHOICE_NAMED };
@@ -136,15 +139,16 @@ struct tool_choice {
 
 /* Settings that travel to the upstream. Numbers keep their text; {NULL,0} is "not given". */
 struct settings {
-	struct str max_output_tokens, temperature, top_p, top_k, presence_penalty, frequency_penalty, seed, top_logprobs;
+	struct str max_output_tokens, temperature, top_p, top_k, presence_penalty,
+	        frequency_penalty, seed, top_logprobs;
 	struct str stop;             /* raw JSON */
 	struct str text_format;      /* raw JSON of text.format, when it is not plain text */
 	struct str verbosity;        /* text.verbosity */
 	struct str reasoning_effort; /* decoded */
 	struct str reasoning_summary;
 	struct str user, safety_identifier, prompt_cache_key, service_tier; /* decoded */
-	struct str metadata;         /* raw JSON object */
-	int parallel_tool_calls;     /* -1 not given */
+	struct str metadata;                                                /* raw JSON object */
+	int parallel_tool_calls;                                            /* -1 not given */
 };
 
 struct conversation_index;
@@ -157,8 +161,8 @@ struct conversation {
 	size_t n_tools;
 	struct tool_choice choice;
 	struct settings settings;
-	struct str model;    /* as the client named it */
-	struct str *models;  /* fallback list, in order, without the first */
+	struct str model;   /* as the client named it */
+	struct str *models; /* fallback list, in order, without the first */
 	size_t n_models;
 	uint32_t next_reply; /* number of the next upstream reply */
 	bool has_server_tool;
@@ -175,32 +179,37 @@ void conversation_adopt(struct conversation *c, void *malloced);
 struct item *conversation_add(struct conversation *c, enum item_type type);
 /* n parts, zeroed, or NULL. */
 struct part *conversation_parts(struct conversation *c, size_t n);
-/* Copies text into the arena: {NULL,0} stays so; {NULL,1} is never returned: on failure .p is NULL and *ok false. */
+/* Copies text into the arena: {NULL,0} stays so; {NULL,1} is never returned: on failure .p is NULL
+ * and *ok false. */
 struct str conversation_copy(struct conversation *c, struct str s, bool *ok);
 
 /* ---- replies and ids ---- */
 
 /* Reply number that an id of ours carries, or REPLY_NONE. Takes call ids and item ids. */
 uint32_t conversation_id_reply(struct str id);
-/* Writes the public call id for an upstream id. marked: the request offers a server tool; else the id as it is
- * when it fits 64 characters. *ret_hashed: the upstream id did not fit, so the caller keeps a row (30 days). */
-void conversation_public_id(uint32_t reply, struct str upstream_id, bool marked, char out[65], bool *ret_hashed);
-/* The upstream id inside a public one, or {NULL,0} where it is hashed (look the row up; failing that use the public id). */
+/* Writes the public call id for an upstream id. marked: the request offers a server tool; else the
+ * id as it is when it fits 64 characters. *ret_hashed: the upstream id did not fit, so the caller
+ * keeps a row (30 days). */
+void conversation_public_id(
+        uint32_t reply, struct str upstream_id, bool marked, char out[65], bool *ret_hashed);
+/* The upstream id inside a public one, or {NULL,0} where it is hashed (look the row up; failing
+ * that use the public id). */
 struct str conversation_upstream_id(struct str public_id, bool marked);
 /*
- * Gives every assistant item its reply number and sets next_reply. An item with a marked id belongs to
- * that reply; an unmarked one continues the reply before it, unless something else came between: a
- * message of the client's side, a client's result, or, after a call, a message or reasoning. Every
- * result must follow a call with its id, or -ERR_INVALID naming it ("input[3].call_id").
+ * Gives every assistant item its reply number and sets next_reply. An item with a marked id belongs
+ * to that reply; an unmarked one continues the reply before it, unless something else came between:
+ * a message of the client's side, a client's result, or, after a call, a message or reasoning.
+ * Every result must follow a call with its id, or -ERR_INVALID naming it ("input[3].call_id").
  */
 int conversation_cut_replies(struct conversation *c, struct error *err);
-/* The result of this very call, or NULL. Prefer it to conversation_find_result: ids may come back in later replies. */
+/* The result of this very call, or NULL. Prefer it to conversation_find_result: ids may come back
+ * in later replies. */
 struct item *conversation_call_result(const struct conversation *c, const struct item *call);
 /* The last result with this call id, or NULL. */
 struct item *conversation_find_result(const struct conversation *c, struct str public_id);
 struct item *conversation_find_call(const struct conversation *c, struct str public_id);
-/* Items of reply number `reply` are not always adjacent (results stand between); iterate with this: the next item
- * of that reply at or after *index, advancing it, or NULL. */
+/* Items of reply number `reply` are not always adjacent (results stand between); iterate with this:
+ * the next item of that reply at or after *index, advancing it, or NULL. */
 struct item *conversation_reply_item(const struct conversation *c, uint32_t reply, size_t *index);
 
 #endif

@@ -1,18 +1,18 @@
 /*
  * Replies and the ids that carry their numbers (conversation.h, DESIGN section 4).
  *
- * A mark is `s<digits>_` or, on a call whose upstream id did not fit, `s<digits>h_`. In a call id it
- * stands first; in an item id it follows the kind: `msg_s3_…`. Numbers above MAX_REPLY are no marks, so
- * that a foreign id with a long number is left alone.
+ * A mark is `s<digits>_` or, on a call whose upstream id did not fit, `s<digits>h_`. In a call id
+ * it stands first; in an item id it follows the kind: `msg_s3_…`. Numbers above MAX_REPLY are no
+ * marks, so that a foreign id with a long number is left alone.
  */
 #include "conversation/conversation.h"
 
 #include "base/id.h"
 #include "base/utf8.h"
 
-#define MAX_REPLY 99999
+#define MAX_REPLY     99999
 #define MAX_PUBLIC_ID 40
-#define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+#define ID_CHARS      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 /* Reads a mark at the start of s. Returns its length, or 0. */
 static size_t mark_read(struct str s, uint32_t *ret_reply, bool *ret_hashed)
@@ -51,7 +51,7 @@ uint32_t conversation_id_reply(struct str id)
 	for (size_t i = 0; i + 1 < id.n && i < 8; i++) {
 		if (id.p[i] != '_')
 			continue;
-		struct str rest = { id.p + i + 1, id.n - i - 1 };
+		struct str rest = {id.p + i + 1, id.n - i - 1};
 
 		if (mark_read(rest, &reply, &hashed) > 0 && !hashed)
 			return reply;
@@ -59,7 +59,8 @@ uint32_t conversation_id_reply(struct str id)
 	return REPLY_NONE;
 }
 
-void conversation_public_id(uint32_t reply, struct str upstream_id, bool marked, char out[65], bool *ret_hashed)
+void conversation_public_id(
+        uint32_t reply, struct str upstream_id, bool marked, char out[65], bool *ret_hashed)
 {
 	uint8_t hash[32];
 	char hex[65];
@@ -67,14 +68,16 @@ void conversation_public_id(uint32_t reply, struct str upstream_id, bool marked,
 
 	*ret_hashed = false;
 	if (!marked) {
-		if (upstream_id.n > 0 && upstream_id.n <= 64 && utf8_valid(upstream_id.p, upstream_id.n) &&
-			memchr(upstream_id.p, 0, upstream_id.n) == NULL) {
+		if (upstream_id.n > 0 && upstream_id.n <= 64 &&
+		        utf8_valid(upstream_id.p, upstream_id.n) &&
+		        memchr(upstream_id.p, 0, upstream_id.n) == NULL) {
 			str_format(out, 65, "%.*s", (int)upstream_id.n, upstream_id.p);
 			return;
 		}
 	} else {
 		str_format(mark, sizeof(mark), "s%u_", reply > MAX_REPLY ? MAX_REPLY : reply);
-		if (strlen(mark) + upstream_id.n <= MAX_PUBLIC_ID && str_in_set(upstream_id, ID_CHARS)) {
+		if (strlen(mark) + upstream_id.n <= MAX_PUBLIC_ID &&
+		        str_in_set(upstream_id, ID_CHARS)) {
 			str_format(out, 65, "%s%.*s", mark, (int)upstream_id.n, upstream_id.p);
 			return;
 		}
@@ -103,23 +106,24 @@ struct str conversation_upstream_id(struct str public_id, bool marked)
 	if (n == 0)
 		return public_id;
 	if (hashed || n == public_id.n)
-		return (struct str){ NULL, 0 };
-	return (struct str){ public_id.p + n, public_id.n - n };
+		return (struct str){NULL, 0};
+	return (struct str){public_id.p + n, public_id.n - n};
 }
 
 /* ---- finding by id ---- */
 
 /*
- * An open-addressed table over the items that were there when the replies were cut: a hostile request can
- * hold hundreds of thousands of results, and each must find its call. Items that the turn adds later are
- * few and are scanned. The hash is seeded, so that nobody can choose ids that collide.
+ * An open-addressed table over the items that were there when the replies were cut: a hostile
+ * request can hold hundreds of thousands of results, and each must find its call. Items that the
+ * turn adds later are few and are scanned. The hash is seeded, so that nobody can choose ids that
+ * collide.
  */
 struct conversation_index {
 	uint64_t seed;
 	size_t mask;
-	size_t n_items;      /* how many items it covers */
-	uint32_t *slots;     /* item index + 1; 0: free */
-	uint32_t *last;      /* by reply number: index of its last item */
+	size_t n_items;  /* how many items it covers */
+	uint32_t *slots; /* item index + 1; 0: free */
+	uint32_t *last;  /* by reply number: index of its last item */
 	size_t n_replies;
 };
 
@@ -150,7 +154,8 @@ static struct item *index_find(const struct conversation *c, enum item_type type
 	const struct conversation_index *x = c->index;
 	struct item *found = NULL;
 
-	for (size_t s = index_hash(x, type, id) & x->mask; x->slots[s] != 0; s = (s + 1) & x->mask) {
+	for (size_t s = index_hash(x, type, id) & x->mask; x->slots[s] != 0;
+	        s = (s + 1) & x->mask) {
 		struct item *it = c->items[x->slots[s] - 1];
 
 		if (it->type == type && str_eq(item_key(it), id))
@@ -159,8 +164,8 @@ static struct item *index_find(const struct conversation *c, enum item_type type
 	return found;
 }
 
-/* Adds item i. Some upstreams name the first call of every reply "call_0", so an id may come back; a
- * hostile request may not make the chains long. */
+/* Adds item i. Some upstreams name the first call of every reply "call_0", so an id may come back;
+ * a hostile request may not make the chains long. */
 #define MAX_SAME_ID 256
 static bool index_add(struct conversation *c, size_t i)
 {
@@ -285,16 +290,20 @@ static void cutter_assistant(struct cutter *k, struct item *it)
 	it->reply = k->number;
 }
 
-static int cutter_result(struct cutter *k, struct conversation *c, struct item *it, struct error *err)
+static int cutter_result(
+        struct cutter *k, struct conversation *c, struct item *it, struct error *err)
 {
 	struct item *call = index_find(c, ITEM_CALL, it->result.public_id);
 
 	if (call == NULL)
-		return error_param(err, ERR_INVALID, "input", "No tool call found for the output with call_id %.*s.",
-			(int)(it->result.public_id.n > 64 ? 64 : it->result.public_id.n), it->result.public_id.p);
+		return error_param(err, ERR_INVALID, "input",
+		        "No tool call found for the output with call_id %.*s.",
+		        (int)(it->result.public_id.n > 64 ? 64 : it->result.public_id.n),
+		        it->result.public_id.p);
 	if (call->call.result != NULL)
 		return error_param(err, ERR_INVALID, "input", "Two outputs have the call_id %.*s.",
-			(int)(it->result.public_id.n > 64 ? 64 : it->result.public_id.n), it->result.public_id.p);
+		        (int)(it->result.public_id.n > 64 ? 64 : it->result.public_id.n),
+		        it->result.public_id.p);
 	call->call.result = it;
 	if (it->result.tool == NULL)
 		k->saw_result = true;
@@ -308,7 +317,8 @@ static uint32_t first_free_number(const struct conversation *c)
 
 	for (size_t i = 0; i < c->n_items; i++) {
 		const struct item *it = c->items[i];
-		uint32_t mark = conversation_id_reply(it->type == ITEM_CALL ? it->call.public_id : it->id);
+		uint32_t mark =
+		        conversation_id_reply(it->type == ITEM_CALL ? it->call.public_id : it->id);
 
 		if (it->type != ITEM_RESULT && mark != REPLY_NONE && mark >= next)
 			next = mark + 1;
@@ -333,7 +343,7 @@ static int index_replies(struct conversation *c, uint32_t n_replies)
 
 int conversation_cut_replies(struct conversation *c, struct error *err)
 {
-	struct cutter k = { .number = REPLY_NONE, .mark = REPLY_NONE, .next = first_free_number(c) };
+	struct cutter k = {.number = REPLY_NONE, .mark = REPLY_NONE, .next = first_free_number(c)};
 
 	for (size_t i = 0; i < c->n_items; i++)
 		if (c->items[i]->type == ITEM_CALL)
@@ -342,11 +352,12 @@ int conversation_cut_replies(struct conversation *c, struct error *err)
 		return error_set(err, ERR_NOMEM, "The conversation is too large.");
 	for (size_t i = 0; i < c->n_items; i++) {
 		struct item *it = c->items[i];
-		struct str id = item_has_key(it) ? item_key(it) : (struct str){ NULL, 0 };
+		struct str id = item_has_key(it) ? item_key(it) : (struct str){NULL, 0};
 
 		if (item_has_key(it) && !index_add(c, i))
-			return error_param(err, ERR_INVALID, "input", "Too many tool calls have the call_id %.*s.",
-				(int)(id.n > 64 ? 64 : id.n), id.p);
+			return error_param(err, ERR_INVALID, "input",
+			        "Too many tool calls have the call_id %.*s.",
+			        (int)(id.n > 64 ? 64 : id.n), id.p);
 		if (it->type == ITEM_RESULT) {
 			int r = cutter_result(&k, c, it, err);
 

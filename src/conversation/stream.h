@@ -17,7 +17,8 @@
 
 enum stream_type {
 	STREAM_BEGIN,      /* the upstream has accepted: id, model */
-	STREAM_ITEM_BEGIN, /* item_type; a call has id and name (both may be completed at ITEM_END) */
+	STREAM_ITEM_BEGIN, /* item_type; a call has id and name (both may be completed at ITEM_END)
+	                    */
 	STREAM_DELTA,      /* part_type, part, text; for a call: the arguments' next piece */
 	STREAM_ITEM_END,   /* a call: id and name once more, final; reasoning: opaque */
 	STREAM_USAGE,      /* cumulative for the reply: the last one counts */
@@ -27,15 +28,17 @@ enum stream_type {
 
 enum finish {
 	FINISH_STOP,
-	FINISH_CALLS,   /* it ended with calls, whatever the upstream called it */
-	FINISH_LENGTH,  /* cut by the token limit */
-	FINISH_FILTER,  /* cut by a content filter */
+	FINISH_CALLS,  /* it ended with calls, whatever the upstream called it */
+	FINISH_LENGTH, /* cut by the token limit */
+	FINISH_FILTER, /* cut by a content filter */
 };
 
 struct usage {
-	uint64_t input, cached, cache_write, output, reasoning; /* input includes cached, output includes reasoning */
-	bool given; /* the upstream reported it */
-	struct money cost; /* what the upstream says it charged, where it does (OpenRouter); for the record only */
+	uint64_t input, cached, cache_write, output,
+	        reasoning; /* input includes cached, output includes reasoning */
+	bool given;        /* the upstream reported it */
+	struct money cost; /* what the upstream says it charged, where it does (OpenRouter); for the
+	                      record only */
 	bool has_cost;
 };
 
@@ -43,7 +46,8 @@ struct stream_event {
 	enum stream_type type;
 	enum item_type item_type;
 	enum part_type part_type;
-	uint32_t part; /* number of the part within the item, from 0; a new number begins a new part */
+	uint32_t part; /* number of the part within the item, from 0; a new number begins a new part
+	                */
 	struct str id, model, name, text;
 	struct str opaque; /* bytes that must go back to this provider unchanged, not sealed yet */
 	struct usage usage;

@@ -1,6 +1,6 @@
 /*
- * The gateway: one thread on one event loop, without privileges. It authenticates, routes, and performs
- * the effects of turns: upstream calls, commands, bytes to the client.
+ * The gateway: one thread on one event loop, without privileges. It authenticates, routes, and
+ * performs the effects of turns: upstream calls, commands, bytes to the client.
  */
 #ifndef BRIG_GATEWAY_GATEWAY_H
 #define BRIG_GATEWAY_GATEWAY_H
@@ -15,7 +15,8 @@ struct gateway_options {
 	int listen_fd;         /* bound and listening */
 	int sup_fd;            /* SOCK_SEQPACKET to the supervisor; -1: no sandboxes */
 	int ready_fd;          /* one byte is written when the loop accepts; -1: none */
-	const char *state_dir; /* <data>/gateway: the store and the gateways' sockets, owned by this user */
+	const char *state_dir; /* <data>/gateway: the store and the gateways' sockets, owned by this
+	                          user */
 	uint32_t index;        /* 0 … workers - 1 */
 	uint32_t workers;
 };

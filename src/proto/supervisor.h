@@ -1,15 +1,16 @@
 /*
  * Messages between a gateway and the supervisor.
  *
- * Transport: one SOCK_SEQPACKET socketpair for each gateway, inherited. One datagram is one message, is
- * exactly one of the structs below, and begins with struct sup_header whose size is sizeof that struct.
- * Native byte order: both ends are one binary. The receiver refuses (and the supervisor closes the
- * gateway's socket on) a wrong size, an unknown op, a field outside its bounds, or a descriptor that
- * the op does not carry.
+ * Transport: one SOCK_SEQPACKET socketpair for each gateway, inherited. One datagram is one
+ * message, is exactly one of the structs below, and begins with struct sup_header whose size is
+ * sizeof that struct. Native byte order: both ends are one binary. The receiver refuses (and the
+ * supervisor closes the gateway's socket on) a wrong size, an unknown op, a field outside its
+ * bounds, or a descriptor that the op does not carry.
  *
- * No message names a path, a uid, a mount option or a command line. A container is named by a 32-byte
- * key that the gateway derives from account, workspace and id; an image by its number in the image
- * table that the supervisor was started with; everything else is a bounded number (DESIGN section 3).
+ * No message names a path, a uid, a mount option or a command line. A container is named by a
+ * 32-byte key that the gateway derives from account, workspace and id; an image by its number in
+ * the image table that the supervisor was started with; everything else is a bounded number (DESIGN
+ * section 3).
  *
  * The gateway chooses seq; the answer carries it. Requests may overlap; answers come in any order.
  */
@@ -24,19 +25,24 @@
 enum sup_op {
 	/* gateway → supervisor */
 	SUP_CLAIM = 1, /* struct sup_claim → SUP_CLAIMED + channel, or SUP_FAILED */
-	SUP_CANCEL,    /* struct sup_simple: forget the claim with that seq if it still waits; no answer */
+	SUP_CANCEL,    /* struct sup_simple: forget the claim with that seq if it still waits; no
+	                  answer */
 	SUP_RELEASE,   /* struct sup_hold: the holder is done; no answer */
-	SUP_SLEEP,     /* struct sup_key: put to sleep now if no holder → SUP_DONE or SUP_FAILED (SUP_E_BUSY) */
-	SUP_DELETE,    /* struct sup_key: end it (holders lose their commands), remove its home → SUP_DONE */
+	SUP_SLEEP,     /* struct sup_key: put to sleep now if no holder → SUP_DONE or SUP_FAILED
+	                  (SUP_E_BUSY) */
+	SUP_DELETE,    /* struct sup_key: end it (holders lose their commands), remove its home →
+	                  SUP_DONE */
 	SUP_KEEP,      /* struct sup_keep: keep thawed and awake for a time → SUP_DONE */
 	SUP_STATUS,    /* struct sup_key → SUP_STATUS_IS */
 
 	/* supervisor → gateway */
-	SUP_CLAIMED = 64, /* struct sup_claimed; one descriptor: the channel to init (proto/init.h) */
-	SUP_FAILED,       /* struct sup_failed */
-	SUP_DONE,         /* struct sup_simple */
-	SUP_STATUS_IS,    /* struct sup_status */
-	SUP_ENDED,        /* struct sup_ended, unasked, to every gateway: a live container is live no more */
+	SUP_CLAIMED =
+	        64,    /* struct sup_claimed; one descriptor: the channel to init (proto/init.h) */
+	SUP_FAILED,    /* struct sup_failed */
+	SUP_DONE,      /* struct sup_simple */
+	SUP_STATUS_IS, /* struct sup_status */
+	SUP_ENDED, /* struct sup_ended, unasked, to every gateway: a live container is live no more
+	            */
 };
 
 struct sup_header {
@@ -46,26 +52,28 @@ struct sup_header {
 };
 
 /*
- * Hold a container for a turn or a direct exec; make it live if it is not. Every claim gets a channel
- * of its own: closing it kills the commands that were started on it, and only those. A claim on a
- * live container whose policy, image or memory differs fails with SUP_E_POLICY and changes nothing.
- * Limits apply when the container becomes live; a live one keeps its own.
+ * Hold a container for a turn or a direct exec; make it live if it is not. Every claim gets a
+ * channel of its own: closing it kills the commands that were started on it, and only those. A
+ * claim on a live container whose policy, image or memory differs fails with SUP_E_POLICY and
+ * changes nothing. Limits apply when the container becomes live; a live one keeps its own.
  */
 struct sup_claim {
 	struct sup_header h;
 	uint8_t key[SUP_KEY_LEN];
-	uint8_t workspace[16];  /* hash of the workspace, for the limit on live containers of one */
-	uint8_t policy[16];     /* hash of the network policy; all zero: disabled */
-	uint32_t image;         /* index in the image table */
-	uint32_t memory_mib;    /* 16 … sup_config.max_memory_mib */
-	uint32_t cpu_milli;     /* 1000 = one processor; 50 … 1000 × processors */
-	uint32_t processes;     /* 16 … 32768 */
-	uint32_t workspace_live;/* most live containers of this workspace; 0: no limit of its own */
+	uint8_t workspace[16]; /* hash of the workspace, for the limit on live containers of one */
+	uint8_t policy[16];    /* hash of the network policy; all zero: disabled */
+	uint32_t image;        /* index in the image table */
+	uint32_t memory_mib;   /* 16 … sup_config.max_memory_mib */
+	uint32_t cpu_milli;    /* 1000 = one processor; 50 … 1000 × processors */
+	uint32_t processes;    /* 16 … 32768 */
+	uint32_t
+	        workspace_live; /* most live containers of this workspace; 0: no limit of its own */
 	uint32_t wait_ms;       /* how long to wait for room; 0 … 60000 */
 	char hostname[64];      /* [a-z0-9-], NUL-padded, not empty */
 	uint32_t flags;         /* SUP_CLAIM_… */
 };
-#define SUP_CLAIM_MUST_EXIST 1u /* fail with SUP_E_UNKNOWN where no home exists, rather than make one */
+#define SUP_CLAIM_MUST_EXIST                                                                       \
+	1u /* fail with SUP_E_UNKNOWN where no home exists, rather than make one */
 
 struct sup_simple {
 	struct sup_header h;
@@ -90,7 +98,8 @@ struct sup_keep {
 struct sup_claimed {
 	struct sup_header h;
 	uint64_t hold;       /* names this claim; unique for the supervisor's life */
-	uint64_t generation; /* of the live sandbox: another number means processes were lost in between */
+	uint64_t generation; /* of the live sandbox: another number means processes were lost in
+	                        between */
 	uint32_t how;        /* enum sup_how */
 	uint32_t pad;
 };
@@ -104,7 +113,7 @@ struct sup_failed {
 	struct sup_header h;
 	uint32_t why;    /* enum sup_error */
 	uint32_t errnum; /* errno of the step that failed, or 0 */
-	char step[64];   /* which step ("mount home", "clone"), static text of ours, NUL-terminated */
+	char step[64]; /* which step ("mount home", "clone"), static text of ours, NUL-terminated */
 };
 enum sup_error {
 	SUP_E_INVALID = 1, /* a field out of bounds */
@@ -121,10 +130,10 @@ enum sup_error {
 
 struct sup_status {
 	struct sup_header h;
-	uint32_t state;   /* enum sup_state */
+	uint32_t state; /* enum sup_state */
 	uint32_t holders;
 	uint64_t generation;
-	uint64_t idle_ms; /* since the last holder left; 0 while held */
+	uint64_t idle_ms;         /* since the last holder left; 0 while held */
 	uint64_t home_used_bytes; /* blocks that the image takes on disk */
 };
 enum sup_state { SUP_ST_UNKNOWN = 0, SUP_ST_ASLEEP, SUP_ST_RUNNING, SUP_ST_FROZEN };
@@ -136,6 +145,12 @@ struct sup_ended {
 	uint32_t why; /* enum sup_end */
 	uint32_t pad;
 };
-enum sup_end { SUP_END_IDLE = 1, SUP_END_EVICTED, SUP_END_DELETED, SUP_END_INIT_DIED, SUP_END_ASKED };
+enum sup_end {
+	SUP_END_IDLE = 1,
+	SUP_END_EVICTED,
+	SUP_END_DELETED,
+	SUP_END_INIT_DIED,
+	SUP_END_ASKED
+};
 
 #endif

@@ -12,19 +12,19 @@
 #include <stdlib.h>
 
 /*
- * A script is one character an item: u user message, m assistant message, r reasoning, c call, o the
- * client's result, s a server tool's result. A digit behind it is a mark; an o or s belongs to the
- * last call with that letter. Letters A to Z after a call or result are its id.
- *     "u cA1 cB1 oA oB m"
+ * A script is one character an item: u user message, m assistant message, r reasoning, c call, o
+ * the client's result, s a server tool's result. A digit behind it is a mark; an o or s belongs to
+ * the last call with that letter. Letters A to Z after a call or result are its id. "u cA1 cB1 oA
+ * oB m"
  */
 static struct item *add(struct conversation *c, const char *token)
 {
 	static const struct tool *const server = (const struct tool *)1;
 	char kind = token[0];
-	struct item *it = conversation_add(c, kind == 'c' ? ITEM_CALL
-			: kind == 'o' || kind == 's'      ? ITEM_RESULT
-			: kind == 'r'                     ? ITEM_REASONING
-							  : ITEM_MESSAGE);
+	struct item *it = conversation_add(c, kind == 'c'                  ? ITEM_CALL
+	                                      : kind == 'o' || kind == 's' ? ITEM_RESULT
+	                                      : kind == 'r'                ? ITEM_REASONING
+	                                                                   : ITEM_MESSAGE);
 	char text[40] = "";
 	const char *mark = token + 1 + (kind == 'c' || kind == 'o' || kind == 's');
 	bool ok = true;
@@ -35,7 +35,7 @@ static struct item *add(struct conversation *c, const char *token)
 		snprintf(text, sizeof(text), *mark ? "s%s_call%c" : "%scall%c", mark, token[1]);
 	else if (*mark)
 		snprintf(text, sizeof(text), "msg_s%s_x", mark);
-	struct str id = text[0] ? conversation_copy(c, str_of(text), &ok) : (struct str){ NULL, 0 };
+	struct str id = text[0] ? conversation_copy(c, str_of(text), &ok) : (struct str){NULL, 0};
 
 	if (it->type == ITEM_CALL)
 		it->call.public_id = id;
@@ -48,7 +48,8 @@ static struct item *add(struct conversation *c, const char *token)
 	return it;
 }
 
-/* Reads a script, cuts it, and gives the replies as letters: items of one reply share one, '.' has none. */
+/* Reads a script, cuts it, and gives the replies as letters: items of one reply share one, '.' has
+ * none. */
 static void cut(const char *script, const char *expected)
 {
 	struct conversation *c = conversation_new(1 << 20);
@@ -98,7 +99,8 @@ static void test_cut(void **state)
 	cut("u m cA oA m", ".aa.b");
 	cut("u cA cB oA oB m", ".aa..b");
 	cut("u cA oA cB oB", ".a.b.");
-	/* Marks: our own call with its result inside, a client's call of the same reply behind it. */
+	/* Marks: our own call with its result inside, a client's call of the same reply behind it.
+	 */
 	cut("u cA0 sA0 cB0 oB0 m", ".a.a.b");
 	cut("u cA0 sA0 cB1 sB1 m", ".a.b.c");
 	cut("u r m cA0 sA0 r m", ".aaa.bb");
@@ -126,7 +128,8 @@ static void test_results(void **state)
 	conversation_free(c);
 
 	c = conversation_new(1 << 20);
-	struct item *first = add(c, "cA"), *r1 = add(c, "oA"), *second = add(c, "cA"), *r2 = add(c, "oA");
+	struct item *first = add(c, "cA"), *r1 = add(c, "oA"), *second = add(c, "cA"),
+	            *r2 = add(c, "oA");
 
 	assert_int_equal(conversation_cut_replies(c, &err), 0);
 	assert_ptr_equal(conversation_call_result(c, first), r1);
@@ -150,7 +153,8 @@ static void test_ids(void **state)
 	conversation_public_id(12, STR("abcdefghijklmnopqrstuvwxyz0123456789"), true, out, &hashed);
 	assert_false(hashed);
 	assert_int_equal(strlen(out), 40);
-	conversation_public_id(12, STR("abcdefghijklmnopqrstuvwxyz0123456789x"), true, out, &hashed);
+	conversation_public_id(
+	        12, STR("abcdefghijklmnopqrstuvwxyz0123456789x"), true, out, &hashed);
 	assert_true(hashed);
 	assert_true(strlen(out) <= 40);
 	assert_int_equal(conversation_id_reply(str_of(out)), 12);
@@ -172,7 +176,8 @@ static void test_ids(void **state)
 	assert_int_equal(conversation_id_reply(STR("")), REPLY_NONE);
 }
 
-/* 200,000 results and as many calls must not take quadratic time: this test would run for minutes. */
+/* 200,000 results and as many calls must not take quadratic time: this test would run for minutes.
+ */
 static void test_many(void **state)
 {
 	struct conversation *c = conversation_new((size_t)512 << 20);
@@ -199,10 +204,10 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_results),
-		cmocka_unit_test(test_ids),
-		cmocka_unit_test(test_many),
+	        cmocka_unit_test(test_cut),
+	        cmocka_unit_test(test_results),
+	        cmocka_unit_test(test_ids),
+	        cmocka_unit_test(test_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

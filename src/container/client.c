@@ -1,0 +1,421 @@
+/*
+ * The supervisor's client: one socket, requests that overlap, answers matched by their number.
+ *
+ * A gateway sends a few small messages for each turn and the supervisor reads them at once, so the
+ * socket is not expected to fill; if it does, the supervisor hangs, and a request that cannot be
+ * sent fails at once rather than wait behind it.
+ */
+#include "container/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A question or order that waits for its answer. */
+struct waiting {
+	struct waiting *next;
+	uint32_t seq;
+	container_answer_fn fn;
+	void *ctx;
+	struct error failed; /* code set: it failed at once, and on_failed tells so from the loop */
+	struct container_client *client;
+};
+
+static void hold_free(struct container_hold *h)
+{
+	hold_drop_commands(h);
+	if (h->freed != NULL)
+		*h->freed = true;
+	if (h->readable != NULL)
+		event_free(h->readable);
+	if (h->failed != NULL)
+		event_free(h->failed);
+	if (h->channel >= 0)
+		close(h->channel);
+	*h->link = h->next;
+	if (h->next != NULL)
+		h->next->link = h->link;
+	free(h);
+}
+
+/* ---- errors ---- */
+
+static void error_from_failed(const struct sup_failed *f, struct error *e)
+{
+	switch ((enum sup_error)f->why) {
+	case SUP_E_POLICY:
+		error_set(e, ERR_CONFLICT,
+		        "The container is live with another network policy, image or memory.");
+		return;
+	case SUP_E_CAPACITY:
+		error_set(e, ERR_CAPACITY,
+		        "no capacity: every live container of this server is busy");
+		e->retry_after_ms = 5000;
+		return;
+	case SUP_E_WORKSPACE:
+		error_set(e, ERR_CAPACITY,
+		        "no capacity: this workspace has its number of live containers");
+		e->retry_after_ms = 5000;
+		return;
+	case SUP_E_DISK:
+		error_set(e, ERR_UNAVAILABLE,
+		        "the server's disk is nearly full: no container can be started");
+		e->retry_after_ms = 60000;
+		return;
+	case SUP_E_UNKNOWN:
+		error_set(e, ERR_NOT_FOUND, "There is no such container.");
+		return;
+	case SUP_E_BUSY:
+		error_set(e, ERR_CONFLICT, "The container is in use.");
+		return;
+	case SUP_E_HOME:
+		error_set(e, ERR_IO,
+		        "the container's files cannot be mounted; they are kept as they are");
+		return;
+	case SUP_E_STOPPING:
+		error_set(e, ERR_UNAVAILABLE, "the server is going down");
+		return;
+	case SUP_E_INVALID:
+		error_set(e, ERR_INTERNAL, "the supervisor refused a request");
+		return;
+	case SUP_E_SYSTEM:
+		break;
+	}
+	error_errno(e, (int)f->errnum, "the sandbox could not be started: %.63s", f->step);
+	e->code = ERR_IO;
+}
+
+/* ---- answers ---- */
+
+static struct container_hold *hold_by_seq(struct container_client *c, uint32_t seq)
+{
+	for (struct container_hold *h = c->holds; h != NULL; h = h->next)
+		if (!h->claimed && h->seq == seq)
+			return h;
+	return NULL;
+}
+
+static struct waiting *waiting_take(struct container_client *c, uint32_t seq)
+{
+	for (struct waiting **w = &c->waiting; *w != NULL; w = &(*w)->next) {
+		struct waiting *found = *w;
+
+		if (found->seq != seq)
+			continue;
+		*w = found->next;
+		return found;
+	}
+	return NULL;
+}
+
+static void on_channel(evutil_socket_t fd, short what, void *arg)
+{
+	hold_channel_ready(arg);
+}
+
+static void send_release(struct container_client *c, uint64_t hold)
+{
+	const struct sup_hold m = {{SUP_RELEASE, sizeof(m), 0}, hold};
+
+	if (!c->lost && socket_send(c->fd, &m, sizeof(m), NULL, 0, NULL, 0) < 0)
+		c->handler.on_lost(c->handler.ctx);
+}
+
+static void on_claimed(struct container_client *c, const struct sup_claimed *m, int channel)
+{
+	struct container_hold *h = hold_by_seq(c, m->h.seq);
+
+	if (h == NULL) { /* released before the answer came */
+		close(channel);
+		send_release(c, m->hold);
+		return;
+	}
+	h->claimed = true;
+	h->hold = m->hold;
+	h->generation = m->generation;
+	h->how = (enum sup_how)m->how;
+	h->channel = channel;
+	h->readable = event_new(c->base, channel, EV_READ | EV_PERSIST, on_channel, h);
+	if (h->readable == NULL || event_add(h->readable, NULL) < 0)
+		BUG("no memory to watch a channel");
+	h->fn(h->ctx, h, NULL);
+}
+
+static void on_failed(struct container_client *c, const struct sup_failed *m)
+{
+	struct container_hold *h = hold_by_seq(c, m->h.seq);
+	struct waiting *w = h == NULL ? waiting_take(c, m->h.seq) : NULL;
+	struct error e;
+
+	error_from_failed(m, &e);
+	if (h != NULL) {
+		container_claimed_fn fn = h->fn;
+		void *ctx = h->ctx;
+
+		hold_free(h);
+		fn(ctx, NULL, &e);
+	} else if (w != NULL) {
+		w->fn(w->ctx, NULL, &e);
+		free(w);
+	}
+}
+
+static void on_answer(struct container_client *c, uint32_t seq, const struct sup_status *m)
+{
+	struct waiting *w = waiting_take(c, seq);
+	struct container_status s;
+
+	if (w == NULL)
+		return;
+	if (m != NULL)
+		s = (struct container_status){(enum sup_state)m->state, m->holders, m->idle_ms,
+		        m->home_used_bytes, m->generation};
+	w->fn(w->ctx, m != NULL ? &s : NULL, NULL);
+	free(w);
+}
+
+union message {
+	struct sup_header h;
+	struct sup_claimed claimed;
+	struct sup_failed failed;
+	struct sup_status status;
+	struct sup_ended ended;
+	char bytes[SUP_MAX_MESSAGE];
+};
+
+static bool dispatch(struct container_client *c, union message *m, size_t n, int *fds, size_t n_fds)
+{
+	if (n < sizeof(m->h) || m->h.size != n)
+		return false;
+	if (m->h.op == SUP_CLAIMED) {
+		if (n != sizeof(m->claimed) || n_fds != 1)
+			return false;
+		on_claimed(c, &m->claimed, fds[0]);
+		return true;
+	}
+	if (n_fds != 0)
+		return false;
+	if (m->h.op == SUP_FAILED && n == sizeof(m->failed))
+		on_failed(c, &m->failed);
+	else if (m->h.op == SUP_DONE && n == sizeof(struct sup_simple))
+		on_answer(c, m->h.seq, NULL);
+	else if (m->h.op == SUP_STATUS_IS && n == sizeof(m->status))
+		on_answer(c, m->h.seq, &m->status);
+	else if (m->h.op == SUP_ENDED && n == sizeof(m->ended))
+		c->handler.on_ended(c->handler.ctx, m->ended.key, (enum sup_end)m->ended.why);
+	else
+		return false;
+	return true;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct container_client *c = arg;
+
+	/* A bounded number in one step, so that other events have their turn. */
+	for (int i = 0; i < 64; i++) {
+		union message m;
+		int fds[4];
+		size_t n_fds;
+		ssize_t n = socket_receive(c->fd, &m, sizeof(m), fds, 4, &n_fds);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n > 0 && dispatch(c, &m, (size_t)n, fds, n_fds))
+			continue;
+		for (size_t k = 0; k < n_fds; k++)
+			close(fds[k]);
+		c->lost = true;
+		event_del(c->readable);
+		c->handler.on_lost(c->handler.ctx);
+		return;
+	}
+}
+
+/* ---- the client ---- */
+
+struct container_client *container_client_new(
+        struct event_base *base, int fd, const struct container_client_handler *h)
+{
+	struct container_client *c = mem_alloc(sizeof(*c));
+
+	c->base = base;
+	c->fd = fd;
+	c->handler = *h;
+	c->lost = fd < 0;
+	if (fd < 0)
+		return c;
+	c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, c);
+	if (c->readable == NULL || event_add(c->readable, NULL) < 0)
+		BUG("no memory to watch the supervisor");
+	return c;
+}
+
+struct container_client *container_client_free(struct container_client *c)
+{
+	if (c == NULL)
+		return NULL;
+	while (c->holds != NULL)
+		hold_free(c->holds);
+	while (c->waiting != NULL)
+		free(waiting_take(c, c->waiting->seq));
+	if (c->readable != NULL)
+		event_free(c->readable);
+	if (c->fd >= 0)
+		close(c->fd);
+	free(c);
+	return NULL;
+}
+
+/* ---- claims ---- */
+
+/* Tells from the loop what was known at once: callbacks are never made from inside the asking call.
+ */
+static void on_claim_failed(evutil_socket_t fd, short what, void *arg)
+{
+	struct container_hold *h = arg;
+	container_claimed_fn fn = h->fn;
+	void *ctx = h->ctx;
+	struct error e;
+
+	error_set(&e, ERR_UNAVAILABLE, "this server has no sandboxes");
+	hold_free(h);
+	fn(ctx, NULL, &e);
+}
+
+struct container_hold *container_claim(struct container_client *c, const struct container_spec *s,
+        container_claimed_fn fn, void *ctx)
+{
+	struct container_hold *h = mem_alloc(sizeof(*h));
+	struct sup_claim m = {
+	        .h = {SUP_CLAIM, sizeof(m), ++c->next_seq},
+	        .image = s->image,
+	        .memory_mib = s->memory_mib,
+	        .cpu_milli = s->cpu_milli,
+	        .processes = s->processes,
+	        .workspace_live = s->workspace_live,
+	        .wait_ms = s->wait_ms,
+	        .flags = s->must_exist ? SUP_CLAIM_MUST_EXIST : 0,
+	};
+
+	memcpy(m.key, s->key, sizeof(m.key));
+	memcpy(m.workspace, s->workspace, sizeof(m.workspace));
+	memcpy(m.policy, s->policy, sizeof(m.policy));
+	memcpy(m.hostname, s->hostname, sizeof(m.hostname));
+	h->client = c;
+	h->seq = m.h.seq;
+	h->fn = fn;
+	h->ctx = ctx;
+	h->channel = -1;
+	h->next = c->holds;
+	h->link = &c->holds;
+	if (h->next != NULL)
+		h->next->link = &h->next;
+	c->holds = h;
+	if (c->lost || socket_send(c->fd, &m, sizeof(m), NULL, 0, NULL, 0) < 0) {
+		h->failed = evtimer_new(c->base, on_claim_failed, h);
+		if (h->failed == NULL)
+			BUG("no memory for an event");
+		event_active(h->failed, EV_TIMEOUT, 0);
+	}
+	return h;
+}
+
+void container_release(struct container_hold *h)
+{
+	struct container_client *c;
+
+	if (h == NULL)
+		return;
+	c = h->client;
+	if (h->claimed) {
+		/* The channel first: its end is what kills the commands, and the supervisor may
+		 * freeze what is left. */
+		if (h->readable != NULL)
+			event_free(steal(h->readable));
+		if (h->channel >= 0)
+			close(h->channel);
+		h->channel = -1;
+		send_release(c, h->hold);
+	} else if (!c->lost) {
+		const struct sup_simple m = {{SUP_CANCEL, sizeof(m), h->seq}};
+
+		socket_send(c->fd, &m, sizeof(m), NULL, 0, NULL, 0);
+	}
+	hold_free(h);
+}
+
+enum sup_how container_hold_how(const struct container_hold *h)
+{
+	return h->how;
+}
+
+uint64_t container_hold_generation(const struct container_hold *h)
+{
+	return h->generation;
+}
+
+/* ---- questions and orders ---- */
+
+static void on_ask_failed(evutil_socket_t fd, short what, void *arg)
+{
+	struct waiting *w = arg;
+
+	if (waiting_take(w->client, w->seq) != w)
+		BUG("a request that failed was not waiting");
+	w->fn(w->ctx, NULL, &w->failed);
+	free(w);
+}
+
+static void ask(
+        struct container_client *c, void *message, size_t size, container_answer_fn fn, void *ctx)
+{
+	const struct timeval now = {0, 0};
+	struct sup_header *h = message;
+	struct waiting *w = mem_alloc(sizeof(*w));
+
+	h->seq = ++c->next_seq;
+	*w = (struct waiting){.next = c->waiting, .seq = h->seq, .fn = fn, .ctx = ctx, .client = c};
+	c->waiting = w;
+	if (!c->lost && socket_send(c->fd, message, size, NULL, 0, NULL, 0) == 0)
+		return;
+	error_set(&w->failed, ERR_UNAVAILABLE, "this server has no sandboxes");
+	if (event_base_once(c->base, -1, EV_TIMEOUT, on_ask_failed, w, &now) < 0)
+		BUG("no memory for an event");
+}
+
+static void ask_key(struct container_client *c, enum sup_op op, const uint8_t key[SUP_KEY_LEN],
+        container_answer_fn fn, void *ctx)
+{
+	struct sup_key m = {.h = {(uint16_t)op, sizeof(m), 0}};
+
+	memcpy(m.key, key, sizeof(m.key));
+	ask(c, &m, sizeof(m), fn, ctx);
+}
+
+void container_ask_status(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        container_answer_fn fn, void *ctx)
+{
+	ask_key(c, SUP_STATUS, key, fn, ctx);
+}
+
+void container_order_sleep(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        container_answer_fn fn, void *ctx)
+{
+	ask_key(c, SUP_SLEEP, key, fn, ctx);
+}
+
+void container_order_delete(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        container_answer_fn fn, void *ctx)
+{
+	ask_key(c, SUP_DELETE, key, fn, ctx);
+}
+
+void container_order_keep(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        uint64_t keep_ms, container_answer_fn fn, void *ctx)
+{
+	struct sup_keep m = {.h = {SUP_KEEP, sizeof(m), 0}, .keep_ms = keep_ms};
+
+	memcpy(m.key, key, sizeof(m.key));
+	ask(c, &m, sizeof(m), fn, ctx);
+}

@@ -1,0 +1,51 @@
+/* What client.c and command.c share. */
+#ifndef BRIG_CONTAINER_INTERNAL_H
+#define BRIG_CONTAINER_INTERNAL_H
+
+#include "container/container.h"
+
+#include "base/mem.h"
+
+struct waiting;
+
+struct container_client {
+	struct event_base *base;
+	int fd; /* to the supervisor; -1: none */
+	struct event *readable;
+	struct container_client_handler handler;
+	uint32_t next_seq;
+	struct waiting *waiting;      /* requests without an answer yet, linked */
+	struct container_hold *holds; /* claimed or waiting, linked */
+	bool lost;
+};
+
+struct container_hold {
+	struct container_hold *next, **link;
+	struct container_client *client;
+	uint32_t seq; /* of the claim */
+	bool claimed;
+	uint64_t hold; /* the supervisor's name for it */
+	uint64_t generation;
+	enum sup_how how;
+	container_claimed_fn fn;
+	void *ctx;
+	int channel; /* to init; -1 before the claim and after it broke */
+	struct event *readable;
+	uint64_t next_id;         /* of commands */
+	struct command *commands; /* running, linked */
+	struct event *failed;     /* tells from the loop that the claim failed at once */
+	bool *freed; /* set to true when the hold goes: a callback may release it under our feet */
+};
+
+/* command.c */
+void hold_channel_ready(struct container_hold *h); /* the channel may be read */
+void hold_channel_broken(struct container_hold *h);
+void hold_drop_commands(struct container_hold *h); /* frees them without a callback */
+
+/* One datagram with at most max_fds descriptors. Returns bytes, 0 at the end, -1 with errno.
+ * Descriptors beyond max_fds are closed. */
+ssize_t socket_receive(int fd, void *data, size_t size, int *fds, size_t max_fds, size_t *ret_fds);
+int socket_send(int fd, const void *data, size_t size, const void *more, size_t more_size,
+        const int *fds, size_t n_fds);
+
+#endif

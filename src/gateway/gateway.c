@@ -1,0 +1,174 @@
+/*
+ * Start, loop and end of a gateway.
+ *
+ * SIGTERM (from the supervisor, or a person) begins the drain: no new connections or requests, open
+ * exchanges may finish within the grace, then what still runs is cancelled. A second SIGTERM cuts
+ * the grace. The loop ends when no turn, exec or exchange is left; the supervisor's socket closing
+ * ends it at once, since without a supervisor nothing can run.
+ */
+#include "gateway/internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define POOL_THREADS 4
+
+static void drain_check(struct gateway *g)
+{
+	if (http_server_open_exchanges(g->server) == 0 && g->turns == NULL && exec_running(g) == 0)
+		event_base_loopbreak(g->base);
+}
+
+static void on_drain_poll(evutil_socket_t fd, short what, void *arg)
+{
+	drain_check(arg);
+}
+
+static void on_grace_over(evutil_socket_t fd, short what, void *arg)
+{
+	struct gateway *g = arg;
+	const struct timeval soon = {2, 0};
+
+	turns_cancel_all(g);
+	exec_free_all(g);
+	/* Answers about the end are on their way; whoever does not take them is cut. */
+	event_base_loopexit(g->base, &soon);
+}
+
+static void on_term(evutil_socket_t fd, short what, void *arg)
+{
+	struct gateway *g = arg;
+	struct timeval grace = {(time_t)(g->config->grace_ms / 1000),
+	        (suseconds_t)(g->config->grace_ms % 1000 * 1000)};
+	const struct timeval poll = {0, 20000};
+
+	if (g->draining) {
+		on_grace_over(-1, 0, g);
+		return;
+	}
+	g->draining = true;
+	http_server_drain(g->server);
+	evtimer_add(g->grace, &grace);
+	event_add(g->drain_poll, &poll);
+	drain_check(g);
+}
+
+static void on_supervisor_lost(void *ctx)
+{
+	struct gateway *g = ctx;
+
+	error_set(&g->failed, ERR_UNAVAILABLE, "the supervisor has gone");
+	event_base_loopbreak(g->base);
+}
+
+static void on_container_ended(void *ctx, const uint8_t key[SUP_KEY_LEN], enum sup_end why)
+{
+	/* Holders learn it from their channels; the store's row says nothing about being live. */
+}
+
+static int start_signals(struct gateway *g, struct error *err)
+{
+	signal(SIGPIPE, SIG_IGN);
+	g->term = evsignal_new(g->base, SIGTERM, on_term, g);
+	g->term2 = evsignal_new(g->base, SIGINT, on_term, g);
+	g->grace = evtimer_new(g->base, on_grace_over, g);
+	g->drain_poll = event_new(g->base, -1, EV_PERSIST, on_drain_poll, g);
+	if (g->term == NULL || g->term2 == NULL || g->grace == NULL || g->drain_poll == NULL)
+		return error_set(err, ERR_NOMEM, "no memory for signals");
+	evsignal_add(g->term, NULL);
+	/* Ctrl-C reaches the whole foreground group; only the supervisor acts on it, and tells us.
+	 */
+	if (g->options->sup_fd < 0)
+		evsignal_add(g->term2, NULL);
+	else
+		signal(SIGINT, SIG_IGN);
+	return 0;
+}
+
+static int start_server(struct gateway *g, struct error *err)
+{
+	struct http_server_options so;
+	struct http_handler handler;
+	const struct config_limits *l = &g->config->limits;
+
+	http_server_options_default(&so);
+	so.max_body = l->body_bytes;
+	so.max_in_flight = l->in_flight_bytes;
+	so.max_connections = l->connections;
+	so.write_timeout_ms = (unsigned)l->client_stall_ms;
+	gateway_handler(g, &handler);
+	g->server = http_server_new(g->base, &so, &handler);
+	if (g->server == NULL)
+		return error_set(err, ERR_NOMEM, "no memory for the server");
+	return http_server_listen(g->server, g->options->listen_fd, err);
+}
+
+static int gateway_start(struct gateway *g, struct error *err)
+{
+	const struct container_client_handler ch = {g, on_container_ended, on_supervisor_lost};
+	int r;
+
+	g->base = event_base_new();
+	if (g->base == NULL)
+		return error_set(err, ERR_NOMEM, "no event loop");
+	r = store_open(g->options->state_dir, &g->store, err);
+	if (r < 0)
+		return error_prefix(err, "store");
+	r = seal_key_load(g, err);
+	if (r < 0)
+		return r;
+	g->pool = pool_new(g->base, POOL_THREADS);
+	g->client = http_client_new(g->base, g->pool);
+	g->containers = container_client_new(g->base, g->options->sup_fd, &ch);
+	r = start_signals(g, err);
+	if (r < 0)
+		return r;
+	return start_server(g, err);
+}
+
+static void gateway_stop(struct gateway *g)
+{
+	if (g->server != NULL)
+		turns_cancel_all(g);
+	exec_free_all(g);
+	http_server_free(g->server);
+	container_client_free(g->containers);
+	http_client_free(g->client);
+	pool_free(g->pool);
+	store_close(g->store);
+	for (size_t i = 0; i < 4; i++) {
+		struct event *ev =
+		        (struct event *[]){g->term, g->term2, g->grace, g->drain_poll}[i];
+
+		if (ev != NULL)
+			event_free(ev);
+	}
+	mem_wipe(g->seal_key, sizeof(g->seal_key));
+	config_free(g->config);
+	if (g->base != NULL)
+		event_base_free(g->base);
+}
+
+int gateway_run(const struct gateway_options *o, struct error *err)
+{
+	struct gateway g = {.options = o, .config = o->config};
+	int r = gateway_start(&g, err);
+
+	if (r == 0) {
+		if (o->ready_fd >= 0 && write(o->ready_fd, "r", 1) != 1)
+			log_text(LOG_WARN, "ready_pipe", "nobody waits for the ready byte");
+		if (o->ready_fd >= 0)
+			close(o->ready_fd);
+		event_base_dispatch(g.base);
+		if (g.failed.code != 0) {
+			if (err != NULL)
+				*err = g.failed;
+			r = -(int)g.failed.code;
+		}
+	}
+	gateway_stop(&g);
+	return r;
+}

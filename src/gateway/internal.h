@@ -1,0 +1,112 @@
+/*
+ * What the files of the gateway share. One struct gateway a process; everything in it belongs to
+ * the loop's thread unless said.
+ *
+ *     gateway.c   start, loop, drain            turns.c     performs the effects of turns
+ *     route.c     paths → handlers, keys        upstream.c  one call of a turn to a provider
+ *     models.c    GET /models                   run.c       the commands of a turn's tool calls
+ *     containers.c, exec.c  direct use          seal.c      sealed state for clients to carry
+ */
+#ifndef BRIG_GATEWAY_INTERNAL_H
+#define BRIG_GATEWAY_INTERNAL_H
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "config/config.h"
+#include "container/container.h"
+#include "gateway/gateway.h"
+#include "http/client.h"
+#include "http/pool.h"
+#include "http/server.h"
+#include "provider/provider.h"
+#include "store/store.h"
+
+#include <event2/event.h>
+
+struct turn_run;
+struct exec;
+
+struct gateway {
+	const struct gateway_options *options;
+	struct config *config;
+	struct event_base *base;
+	struct pool *pool;
+	struct http_server *server;
+	struct http_client *client;
+	struct container_client *containers;
+	struct store *store;
+	uint8_t seal_key[32];
+	struct turn_run *turns; /* running ones, linked */
+	struct exec *execs;     /* running and recently ended ones, linked */
+	struct event *term, *term2, *grace, *drain_poll;
+	bool draining;
+	struct error failed; /* why the loop ended, if not cleanly */
+};
+
+/* ---- a request, once its key is known ---- */
+
+struct request {
+	struct gateway *g;
+	struct http_exchange *x;
+	const struct config_key *key;
+	bool under_v1;
+	struct str params[2]; /* {…} of the route, percent-decoded is refused: only [A-Za-z0-9_.:/-]
+	                         occur */
+};
+
+/* What an exchange's data points at: who wants to know that it drained or has gone. */
+struct owner {
+	void (*on_drain)(void *self);
+	void (*on_gone)(void *self, enum http_gone why);
+	void *self;
+};
+
+struct route_entry;
+void gateway_handler(
+        struct gateway *g, struct http_handler *h); /* route.c: fills the server's handler */
+/* Answers with an error in the envelope of the path's API. */
+void respond_error(struct http_exchange *x, bool under_v1, const struct error *e);
+void respond_json(struct http_exchange *x, int status, struct buf *body);
+
+/* ---- turns.c ---- */
+
+void turns_handle(struct request *r, const struct api *api);
+void turns_cancel_all(struct gateway *g);
+
+/* ---- other handlers ---- */
+
+void models_list(struct request *r);
+void models_get(struct request *r);
+void containers_create(struct request *r);
+void containers_list(struct request *r);
+void containers_get(struct request *r);
+void containers_delete(struct request *r);
+void exec_create(struct request *r);
+void exec_get(struct request *r);
+void exec_kill(struct request *r);
+void exec_free_all(struct gateway *g);
+size_t exec_running(const struct gateway *g);
+
+/* Limits and image of a container of this workspace: what the store's row says, or the config's
+ * defaults. Fills spec; *ret_row (may be NULL) is the row or left alone; returns 1 when there was a
+ * row, 0 when not. */
+int container_spec_fill(struct gateway *g, const struct config_key *key, struct str id,
+        struct container_spec *spec, struct store_container *ret_row);
+
+/* The container was used: its row is made or its last use set. On a pool thread. */
+int container_touch(
+        struct gateway *g, const struct config_key *key, struct str id, struct error *err);
+
+/* ---- seal.c ---- */
+
+int seal_key_load(struct gateway *g, struct error *err);
+/* Appends "brig1.…" for bytes that only this provider, model and account may get back. */
+int seal_close(const struct gateway *g, struct str provider, struct str model, struct str account,
+        struct str bytes, struct buf *out);
+/* Appends the bytes; false: not sealed by us, or for another. */
+bool seal_open(const struct gateway *g, struct str provider, struct str model, struct str account,
+        struct str sealed, struct buf *out);
+
+#endif

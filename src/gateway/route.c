@@ -1,0 +1,278 @@
+/*
+ * Paths → handlers. Everything under /api/v1 and /v1 needs a key; which key it is decides account
+ * and workspace before any handler runs. An id in a path is [A-Za-z0-9_.-]; anything else (slashes
+ * in disguise too) matches no route and is a 404.
+ */
+#include "gateway/internal.h"
+
+#include "base/id.h"
+#include "json/json.h"
+
+#include <stdlib.h>
+
+struct route_entry {
+	const char *method;
+	const char *path; /* below /api/v1 or /v1; {} is one segment */
+	void (*handle)(struct request *r);
+};
+
+static void responses_create(struct request *r)
+{
+	turns_handle(r, &api_responses);
+}
+
+static const struct route_entry routes[] = {
+        {"POST", "/responses", responses_create},
+        {"GET", "/models", models_list},
+        {"GET", "/models/{}", models_get},
+        {"GET", "/models/{}/{}", models_get},
+        {"POST", "/containers", containers_create},
+        {"GET", "/containers", containers_list},
+        {"GET", "/containers/{}", containers_get},
+        {"DELETE", "/containers/{}", containers_delete},
+        {"POST", "/containers/{}/exec", exec_create},
+        {"GET", "/containers/{}/exec/{}", exec_get},
+        {"DELETE", "/containers/{}/exec/{}", exec_kill},
+};
+
+#define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:"
+
+/* Does path match pattern? Fills the {} parameters. */
+static bool path_match(const char *pattern, struct str path, struct str params[2])
+{
+	size_t n = 0, i = 0;
+
+	for (const char *p = pattern; *p != 0;) {
+		if (p[0] != '{') {
+			if (i >= path.n || path.p[i] != *p)
+				return false;
+			i++;
+			p++;
+			continue;
+		}
+		size_t begin = i;
+
+		while (i < path.n && path.p[i] != '/')
+			i++;
+		params[n] = (struct str){path.p + begin, i - begin};
+		if (!str_in_set(params[n], ID_CHARS))
+			return false;
+		n++;
+		p += 2;
+	}
+	return i == path.n;
+}
+
+/* Takes the version prefix off. False: not ours. */
+static bool path_below(struct str path, struct str *ret_rest, bool *ret_under_v1)
+{
+	*ret_under_v1 = str_starts(path, "/v1/");
+	if (!*ret_under_v1 && !str_starts(path, "/api/v1/"))
+		return false;
+	size_t n = *ret_under_v1 ? strlen("/v1") : strlen("/api/v1");
+
+	*ret_rest = (struct str){path.p + n, path.n - n};
+	return true;
+}
+
+/* The route, or NULL; *ret_other is set where the path exists with another method. */
+static const struct route_entry *route_find(
+        struct str method, struct str rest, struct str params[2], bool *ret_other)
+{
+	*ret_other = false;
+	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+		struct str p[2] = {{NULL, 0}, {NULL, 0}};
+
+		if (!path_match(routes[i].path, rest, p))
+			continue;
+		if (str_is(method, routes[i].method) ||
+		        (str_is(method, "HEAD") && str_is(str_of(routes[i].method), "GET"))) {
+			params[0] = p[0];
+			params[1] = p[1];
+			return &routes[i];
+		}
+		*ret_other = true;
+	}
+	return NULL;
+}
+
+/* ---- keys ---- */
+
+static const struct config_key *key_find(const struct gateway *g, struct str text)
+{
+	uint8_t hash[32];
+
+	if (text.n == 0 || text.n > 512)
+		return NULL;
+	id_sha256(text, hash);
+	for (size_t i = 0; i < g->config->n_keys; i++) {
+		struct str a = {(const char *)hash, 32};
+		struct str b = {(const char *)g->config->keys[i].hash, 32};
+
+		if (str_eq_secret(a, b))
+			return &g->config->keys[i];
+	}
+	return NULL;
+}
+
+static const struct config_key *authenticate(struct gateway *g, struct http_exchange *x)
+{
+	struct str h = http_request_header(x, "authorization");
+
+	if (h.n > 7 && str_ieq((struct str){h.p, 7}, STR("bearer ")))
+		return key_find(g, str_trim((struct str){h.p + 7, h.n - 7}));
+	h = http_request_header(x, "x-api-key");
+	if (h.p != NULL)
+		return key_find(g, h);
+	h = http_request_header(x, "x-goog-api-key");
+	if (h.p != NULL)
+		return key_find(g, h);
+	struct buf q = BUF_INIT(1024);
+	const struct config_key *k = NULL;
+
+	if (http_query_get(http_request_query(x), "key", &q))
+		k = key_find(g, (struct str){q.data, q.len});
+	if (q.data != NULL)
+		mem_wipe(q.data, q.len);
+	buf_free(&q);
+	return k;
+}
+
+/* ---- answers ---- */
+
+void respond_error(struct http_exchange *x, bool under_v1, const struct error *e)
+{
+	struct buf body = BUF_INIT(65536);
+	char text[24];
+
+	if (e->retry_after_ms > 0) {
+		str_format(text, sizeof(text), "%d", (e->retry_after_ms + 999) / 1000);
+		http_response_header(x, "Retry-After", text);
+	}
+	api_error_body(e, under_v1, &body);
+	http_respond(
+	        x, error_http_status(e), "application/json", (struct str){body.data, body.len});
+	buf_free(&body);
+}
+
+void respond_json(struct http_exchange *x, int status, struct buf *body)
+{
+	struct error e;
+
+	if (buf_error(body) == 0) {
+		http_respond(x, status, "application/json", (struct str){body->data, body->len});
+		return;
+	}
+	error_set(&e, ERR_INTERNAL, "The answer is too large.");
+	respond_error(x, false, &e);
+}
+
+static void respond_health(struct gateway *g, struct http_exchange *x, bool ready)
+{
+	if (ready && g->draining)
+		http_respond(x, 503, "text/plain", STR("draining\n"));
+	else
+		http_respond(x, 200, "text/plain", STR("ok\n"));
+}
+
+/* ---- the server's handler ---- */
+
+/*
+ * Everything that needs no body is decided here: health, unknown paths, wrong methods, missing
+ * keys. So a stranger's 64 MiB are never read.
+ */
+static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
+{
+	struct gateway *g = ctx;
+	struct str path = http_request_path(x), rest, params[2];
+	bool under_v1 = false, other = false;
+	struct error e;
+
+	if (str_is(path, "/healthz") || str_is(path, "/readyz")) {
+		respond_health(g, x, str_is(path, "/readyz"));
+		return 0;
+	}
+	if (!path_below(path, &rest, &under_v1) ||
+	        (route_find(http_request_method(x), rest, params, &other) == NULL && !other)) {
+		error_set(&e, ERR_NOT_FOUND, "There is nothing at this path.");
+		respond_error(x, under_v1, &e);
+		return 0;
+	}
+	if (route_find(http_request_method(x), rest, params, &other) == NULL) {
+		error_set(&e, ERR_UNSUPPORTED, "This path does not take the method %.*s.",
+		        (int)http_request_method(x).n, http_request_method(x).p);
+		e.http_status = 405;
+		respond_error(x, under_v1, &e);
+		return 0;
+	}
+	if (authenticate(g, x) == NULL) {
+		error_set(&e, ERR_AUTH,
+		        "No valid API key was given. Send it as `Authorization: Bearer KEY`.");
+		str_copy(e.type, sizeof(e.type), STR("invalid_api_key"));
+		http_response_header(x, "WWW-Authenticate", "Bearer");
+		respond_error(x, under_v1, &e);
+		return 0;
+	}
+	return 0;
+}
+
+static void on_request(void *ctx, struct http_exchange *x)
+{
+	struct request r = {.g = ctx, .x = x};
+	struct str rest;
+	bool other;
+	const struct route_entry *route;
+
+	if (!path_below(http_request_path(x), &rest, &r.under_v1))
+		BUG("a request passed on_head and has no version");
+	route = route_find(http_request_method(x), rest, r.params, &other);
+	r.key = authenticate(r.g, x);
+	if (route == NULL || r.key == NULL)
+		BUG("a request passed on_head and has no route or key");
+	route->handle(&r);
+}
+
+static void on_drain(void *ctx, struct http_exchange *x)
+{
+	struct owner *o = http_exchange_data(x);
+
+	if (o != NULL && o->on_drain != NULL)
+		o->on_drain(o->self);
+}
+
+static void on_gone(void *ctx, struct http_exchange *x, enum http_gone why)
+{
+	struct owner *o = http_exchange_data(x);
+
+	if (o != NULL)
+		o->on_gone(o->self, why);
+}
+
+/* A refusal by the server itself: 400 for bad framing and so on, before any handler has seen it. */
+static void on_error_body(void *ctx, struct http_exchange *x, int status, const char *text,
+        struct buf *out, const char **content_type)
+{
+	enum err code = status == 413   ? ERR_TOO_LARGE
+	                : status == 415 ? ERR_MEDIA
+	                : status == 503 ? ERR_UNAVAILABLE
+	                : status == 408 ? ERR_TIMEOUT
+	                                : ERR_INVALID;
+	struct error e;
+
+	error_set(&e, code, "%s", text);
+	e.http_status = status;
+	*content_type = "application/json";
+	api_error_body(&e, str_starts(http_request_path(x), "/v1/"), out);
+}
+
+void gateway_handler(struct gateway *g, struct http_handler *h)
+{
+	*h = (struct http_handler){
+	        .ctx = g,
+	        .on_head = on_head,
+	        .on_request = on_request,
+	        .on_drain = on_drain,
+	        .on_gone = on_gone,
+	        .error_body = on_error_body,
+	};
+}

@@ -1,0 +1,257 @@
+/*
+ * The commands of a turn's tool calls, in the turn's container.
+ *
+ * The container is claimed at the first call and held until the turn is done. Commands of a call
+ * run one after the other; what each prints goes through two collectors, which keep it within the
+ * limit and say which bytes are sure to stay. A collector's limit in characters is also kept below
+ * an eighth of the bytes the call may still show (two streams, four bytes a character), so that the
+ * byte limit of DESIGN section 8 holds whatever is printed.
+ */
+#include "gateway/turn_run.h"
+
+#include "base/utf8.h"
+
+#include <stdlib.h>
+
+static void run_next(struct turn_run *t);
+
+/* The end of the call under way. failed: why the sandbox gave up, or NULL. */
+static void run_finish(struct turn_run *t, const char *failed)
+{
+	struct turn_event ev = {
+	        .type = failed != NULL ? TURN_TOOL_FAILED : TURN_TOOL_DONE,
+	        .call = t->run.call,
+	        .text = str_of(failed),
+	};
+
+	t->run.call = NULL;
+	t->run.out = collector_free(t->run.out);
+	t->run.err = collector_free(t->run.err);
+	turn_run_feed(t, &ev);
+}
+
+static void feed_output(struct turn_run *t, bool is_stderr, struct buf *live)
+{
+	struct turn_event ev = {
+	        .type = TURN_TOOL_OUTPUT,
+	        .call = t->run.call,
+	        .command = t->run.index,
+	        .is_stderr = is_stderr,
+	        .text = {live->data, live->len},
+	};
+
+	if (live->len > 0)
+		turn_run_feed(t, &ev);
+}
+
+static void on_output(void *ctx, struct command *c, bool is_stderr, const void *data, size_t n)
+{
+	struct turn_run *t = ctx;
+	_cleanup_buf_ struct buf live = BUF_INIT((size_t)1 << 20);
+
+	collector_feed(is_stderr ? t->run.err : t->run.out, data, n, &live);
+	feed_output(t, is_stderr, &live);
+}
+
+static void output_fill(struct turn_run *t, const struct command_end *end, struct command_output *o)
+{
+	struct run *r = &t->run;
+
+	o->out = collector_text(r->out);
+	o->err = collector_text(r->err);
+	o->out_truncated = collector_truncated(r->out);
+	o->err_truncated = collector_truncated(r->err);
+	o->out_chars = collector_chars(r->out);
+	o->err_chars = collector_chars(r->err);
+	o->done = true;
+	if (end->outcome == INIT_TIMED_OUT || (end->outcome == INIT_KILLED && r->timed_out)) {
+		o->outcome = OUTCOME_TIMEOUT;
+	} else {
+		o->outcome = OUTCOME_EXIT;
+		o->exit_code = end->outcome == INIT_EXITED ? end->code : 128 + end->code;
+	}
+	if (end->outcome == INIT_SIGNALED)
+		o->signal = str_of(command_signal_name(end->code));
+	if (end->memory)
+		o->reason = STR("memory");
+}
+
+/* What the collectors still held back goes out; then the command's result. */
+static void command_ended(struct turn_run *t, const struct command_end *end)
+{
+	struct command_output o = {0};
+	_cleanup_buf_ struct buf out = BUF_INIT((size_t)1 << 20);
+	_cleanup_buf_ struct buf err = BUF_INIT((size_t)1 << 20);
+	struct turn_event ev = {.type = TURN_TOOL_COMMAND,
+	        .call = t->run.call,
+	        .command = t->run.index,
+	        .output = &o};
+
+	collector_end(t->run.out, &out);
+	collector_end(t->run.err, &err);
+	feed_output(t, false, &out);
+	if (t->run.call != NULL)
+		feed_output(t, true, &err);
+	if (t->run.call == NULL)
+		return; /* the turn was cancelled meanwhile */
+	output_fill(t, end, &o);
+	size_t used = o.out.n + o.err.n;
+
+	t->run.output_left -= used < t->run.output_left ? (uint32_t)used : t->run.output_left;
+	turn_run_feed(t, &ev);
+}
+
+static void on_end(
+        void *ctx, struct command *c, const struct command_end *end, const struct error *err)
+{
+	struct turn_run *t = ctx;
+
+	t->run.command = NULL;
+	if (err != NULL && err->code != ERR_INVALID) {
+		/* init or the supervisor is gone: this command's output so far is its result, the
+		 * rest never ran. */
+		container_release(t->run.hold);
+		t->run.hold = NULL;
+		run_finish(t, err->text);
+		return;
+	}
+	struct command_end refused = {.outcome = INIT_EXITED, .code = 126};
+
+	if (err != NULL) {
+		/* The shell could not be started (a directory that has gone): what a shell would
+		 * say. */
+		collector_feed(t->run.err, err->text, strlen(err->text), NULL);
+		collector_feed(t->run.err, "\n", 1, NULL);
+		end = &refused;
+	}
+	command_ended(t, end);
+	if (t->run.call == NULL)
+		return;
+	t->run.index++;
+	run_next(t);
+}
+
+static void run_next(struct turn_run *t)
+{
+	const struct tool_call *tc = t->run.call->call.parsed;
+	const struct command_handler h = {.ctx = t, .on_output = on_output, .on_end = on_end};
+	uint32_t chars = t->run.output_left / 8;
+	struct command_options o = {.argc = 1, .shell = true, .timeout_ms = tc->timeout_ms};
+	struct error e;
+
+	if (t->run.index == tc->n_commands || t->run.timed_out) {
+		run_finish(t, NULL);
+		return;
+	}
+	if (chars > tc->output_chars)
+		chars = tc->output_chars;
+	collector_free(t->run.out);
+	collector_free(t->run.err);
+	t->run.out = collector_new(chars);
+	t->run.err = collector_new(chars);
+	o.argv = &tc->commands[t->run.index];
+	o.env = t->run.env;
+	o.envc = t->run.n_env;
+	o.durable = t->g->config->container.durable_power;
+	t->run.stands = false;
+	t->run.command = container_run(t->run.hold, &o, &h, &e);
+	if (t->run.command == NULL)
+		run_finish(t, e.text);
+	else
+		run_apply_pause(t);
+}
+
+static void run_begin(struct turn_run *t)
+{
+	struct turn_event ev = {
+	        .type = TURN_TOOL_STARTED,
+	        .call = t->run.call,
+	        .started_container = t->run.started_container,
+	};
+
+	turn_run_feed(t, &ev);
+	if (t->run.call != NULL && t->run.hold != NULL)
+		run_next(t);
+}
+
+static void on_claimed(void *ctx, struct container_hold *hold, const struct error *err)
+{
+	struct turn_run *t = ctx;
+
+	t->run.claiming = false;
+	if (err != NULL) {
+		t->run.hold = NULL;
+		log_text(LOG_WARN, "claim_failed", "%s", err->text);
+		run_finish(t, err->text);
+		return;
+	}
+	t->run.started_container = container_hold_how(hold) != SUP_WAS_LIVE;
+	run_begin(t);
+}
+
+static void run_claim(struct turn_run *t)
+{
+	struct container_spec spec;
+
+	container_spec_fill(t->g, t->key, str_of(t->request.container_id), &spec, NULL);
+	t->run.claiming = true;
+	t->run.hold = container_claim(t->g->containers, &spec, on_claimed, t);
+}
+
+void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes)
+{
+	t->run.call = call;
+	t->run.index = 0;
+	t->run.output_left = output_bytes;
+	if (t->run.hold == NULL) {
+		run_claim(t);
+		return;
+	}
+	t->run.started_container = false;
+	run_begin(t);
+}
+
+void run_pause(struct turn_run *t, bool paused)
+{
+	t->run.paused = paused;
+	run_apply_pause(t);
+}
+
+void run_apply_pause(struct turn_run *t)
+{
+	bool stand = t->run.paused || t->blocked;
+
+	if (t->run.command == NULL || stand == t->run.stands)
+		return;
+	t->run.stands = stand;
+	command_pause(t->run.command, stand);
+}
+
+void run_kill(struct turn_run *t, bool as_timeout)
+{
+	if (!as_timeout) {
+		run_release(t);
+		return;
+	}
+	t->run.timed_out = true;
+	if (t->run.command != NULL) {
+		command_kill(t->run.command);
+	} else if (t->run.claiming) {
+		container_release(t->run.hold);
+		t->run.hold = NULL;
+		t->run.claiming = false;
+		run_finish(t, "The time of the turn was up before the container was there.");
+	}
+}
+
+void run_release(struct turn_run *t)
+{
+	container_release(t->run.hold);
+	collector_free(t->run.out);
+	collector_free(t->run.err);
+	t->run.hold = NULL;
+	t->run.command = NULL;
+	t->run.call = NULL;
+	t->run.out = t->run.err = NULL;
+	t->run.claiming = false;
+}

@@ -1,0 +1,101 @@
+/*
+ * One running turn in the gateway: what stands between the pure state machine and the world.
+ * Private to turns.c (client and effects), upstream.c (provider) and run.c (commands).
+ *
+ * All three report by turn_run_feed(); nobody but turns.c calls turn_feed. A turn_run lives from
+ * the request until EFFECT_DONE was performed and its bytes were handed over; its exchange may be
+ * gone earlier (x is NULL then).
+ */
+#ifndef BRIG_GATEWAY_TURN_RUN_H
+#define BRIG_GATEWAY_TURN_RUN_H
+
+#include "gateway/internal.h"
+#include "tool/tool.h"
+#include "turn/turn.h"
+
+/* The call to a provider that is under way. upstream.c */
+struct upstream {
+	struct http_fetch *fetch;
+	struct provider_parser *parser;
+	struct upstream_call call;
+	size_t target; /* index in the route */
+	int status;    /* 0: no head yet */
+	bool begun;    /* an event reached the turn: no other target may be tried */
+	bool paused;   /* the turn wants it */
+	bool stands;   /* it is paused now */
+	char retry_after[64];
+	struct buf error_body;
+};
+
+/* The commands of the tool call that is under way. run.c */
+struct run {
+	struct container_hold *hold; /* for the whole turn */
+	bool claiming;
+	bool started_container; /* the hold made or woke it */
+	struct item *call;      /* NULL: no call is under way */
+	struct command *command;
+	size_t index;         /* of the command that runs */
+	uint32_t output_left; /* bytes that the call may still show */
+	struct collector *out, *err;
+	bool paused;     /* the turn wants it */
+	bool stands;     /* the command is paused now */
+	bool timed_out;  /* the turn's time was up: what ends now is a timeout */
+	struct str *env; /* of the container, NAME=VALUE; in the conversation's arena */
+	size_t n_env;
+};
+
+struct turn_run {
+	struct turn_run *next, **link; /* in gateway.turns */
+	struct gateway *g;
+	const struct config_key *key;
+	struct http_exchange *x; /* NULL: the client has gone */
+	struct owner owner;      /* the exchange's data */
+	struct turn_request request;
+	struct turn *turn;
+	struct api_stream *stream;
+	struct api_identity who;
+	char seed[48]; /* random: the request's own container id comes from it */
+	struct route route;
+	struct upstream up;
+	struct run run;
+	struct buf out;  /* bytes that wait until the answer may begin */
+	bool answered;   /* status line sent */
+	bool may_answer; /* the upstream accepted, or the client waited long enough */
+	bool full;       /* the turn knows that the client is full */
+	bool pumping;
+	bool blocked;  /* a large event waits for the client: upstream and command stand still */
+	bool ended;    /* OUT_END was emitted */
+	bool finished; /* the exchange was told that this was all */
+	bool done;     /* EFFECT_DONE, or refused before there was a turn */
+	bool storing;  /* the pool works for it: do not free */
+	bool reaping;  /* the loop will free it */
+	int status;    /* of the answer */
+	int store_result;
+	struct error store_error;
+	struct error failure; /* of OUT_END, for an answer that never began */
+	struct event *timer, *keepalive;
+	char model_shown[512];
+	/* Parsing, perhaps on the pool. */
+	const struct api *api;
+	char session[300];
+	struct api_request in;
+	int parsed;
+	struct error parse_error;
+};
+
+void turn_run_feed(
+        struct turn_run *t, struct turn_event *ev); /* sets now_ms, feeds, performs effects */
+
+void upstream_start(struct turn_run *t, const struct upstream_call *call);
+void upstream_pause(struct turn_run *t, bool paused);
+void upstream_apply_pause(struct turn_run *t); /* after t->blocked changed */
+void upstream_cancel(
+        struct turn_run *t); /* also frees what is left; may be called when nothing runs */
+
+void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes);
+void run_pause(struct turn_run *t, bool paused);
+void run_apply_pause(struct turn_run *t);
+void run_kill(struct turn_run *t, bool as_timeout);
+void run_release(struct turn_run *t); /* the end: the hold goes, whatever runs is killed */
+
+#endif

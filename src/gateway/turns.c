@@ -1,0 +1,532 @@
+/*
+ * Turns in the gateway: from a request's body to the last byte of its answer.
+ *
+ * The state machine says what to do (turn/turn.h), this file does it. Everything that happens comes
+ * in by turn_run_feed(), which feeds the event and then performs effects until there are none, or
+ * until the client must drain: while an event of many megabytes waits inside the api's stream,
+ * effects wait too, and the upstream and the command are paused.
+ *
+ * An answer begins late on purpose: its status line is sent when the upstream has accepted (or
+ * after the first keep-alive interval), so that a refusal before that is an HTTP error in the
+ * client's dialect and not a broken stream.
+ *
+ * A turn_run may be needed further up the stack when it ends, so it is freed from the loop, never
+ * from inside a callback.
+ */
+#include "gateway/turn_run.h"
+
+#include "base/id.h"
+
+#include <stdlib.h>
+
+#define POOL_PARSE (256 * 1024) /* larger bodies are read on the pool */
+#define PIECE      65536
+
+static void turn_pump(struct turn_run *t);
+
+/* ---- life ---- */
+
+static void turn_run_free(struct turn_run *t)
+{
+	struct api_stream *s = t->stream;
+
+	run_release(t);
+	upstream_cancel(t);
+	if (s != NULL)
+		t->request.api->close(s);
+	turn_free(t->turn);
+	turn_request_free(&t->request);
+	route_free(&t->route);
+	buf_free(&t->out);
+	free(t->in.body);
+	if (t->timer != NULL)
+		event_free(t->timer);
+	if (t->keepalive != NULL)
+		event_free(t->keepalive);
+	if (t->link != NULL) {
+		*t->link = t->next;
+		if (t->next != NULL)
+			t->next->link = t->link;
+	}
+	free(t);
+}
+
+static void on_reap(evutil_socket_t fd, short what, void *arg)
+{
+	turn_run_free(arg);
+}
+
+/* When both the turn and the client are through with it. */
+static void turn_run_reap(struct turn_run *t)
+{
+	const struct timeval now = {0, 0};
+
+	if (!t->done || t->x != NULL || t->storing || t->reaping)
+		return;
+	t->reaping = true;
+	if (event_base_once(t->g->base, -1, EV_TIMEOUT, on_reap, t, &now) < 0)
+		log_text(LOG_ERROR, "turn_leaked", "no memory to free a turn");
+}
+
+void turn_run_feed(struct turn_run *t, struct turn_event *ev)
+{
+	ev->now_ms = clock_mono_ms();
+	turn_feed(t->turn, ev);
+	turn_pump(t);
+}
+
+static void feed_plain(struct turn_run *t, enum turn_event_type type)
+{
+	struct turn_event ev = {.type = type};
+
+	turn_run_feed(t, &ev);
+}
+
+/* ---- bytes to the client ---- */
+
+static void answer_headers(struct turn_run *t)
+{
+	struct turn_totals totals;
+
+	turn_totals(t->turn, clock_mono_ms(), &totals);
+	http_response_header(t->x, "X-Generation-Id", t->who.id);
+	http_response_header(t->x, "X-Request-Id", t->who.id);
+	if (totals.commands_started && t->ended && t->status >= 400)
+		http_response_header(t->x, "X-Should-Retry", "false");
+	t->answered = true;
+}
+
+/* An error before any byte of a stream was sent: an HTTP error instead. */
+static void answer_error(struct turn_run *t)
+{
+	struct buf body = BUF_INIT(65536);
+	char text[24];
+
+	t->status = error_http_status(&t->failure);
+	answer_headers(t);
+	t->finished = true;
+	if (t->failure.retry_after_ms > 0) {
+		str_format(text, sizeof(text), "%d", (t->failure.retry_after_ms + 999) / 1000);
+		http_response_header(t->x, "Retry-After", text);
+	}
+	t->request.api->error_body(&t->failure, t->request.under_v1, &body);
+	http_respond(t->x, t->status, "application/json", (struct str){body.data, body.len});
+	buf_free(&body);
+}
+
+static bool answer_begin(struct turn_run *t)
+{
+	if (t->answered)
+		return true;
+	if (!t->request.stream) {
+		if (!t->ended)
+			return false;
+		t->status = t->request.api->status(t->stream);
+		answer_headers(t);
+		http_respond_start(t->x, t->status, "application/json");
+		return true;
+	}
+	if (t->ended && t->failure.code != 0 && !t->may_answer) {
+		answer_error(t);
+		return false;
+	}
+	if (!t->may_answer && !t->ended)
+		return false;
+	answer_headers(t);
+	http_response_header(t->x, "Cache-Control", "no-cache");
+	http_response_header(t->x, "X-Accel-Buffering", "no");
+	http_respond_start(t->x, 200, "text/event-stream; charset=utf-8");
+	return true;
+}
+
+/* Sends what is there, as far as the client takes it. Returns false while something is left behind.
+ */
+static bool flush(struct turn_run *t)
+{
+	const struct api *api = t->request.api;
+
+	if (t->x == NULL || t->finished) {
+		buf_reset(&t->out);
+		return true;
+	}
+	if (!answer_begin(t)) {
+		if (t->finished || api->left(t->stream) == 0)
+			return true;
+		/* The very first event is too large to be kept: the answer begins now. */
+		t->may_answer = true;
+		answer_begin(t);
+	}
+	if (t->out.len > 0) {
+		http_write(t->x, (struct str){t->out.data, t->out.len});
+		buf_reset(&t->out);
+	}
+	while (t->x != NULL && api->left(t->stream) > 0 && !http_above_high_water(t->x)) {
+		if (api->pull(t->stream, &t->out, PIECE) < 0) {
+			http_abort(t->x);
+			return true;
+		}
+		http_write(t->x, (struct str){t->out.data, t->out.len});
+		buf_reset(&t->out);
+	}
+	return t->x == NULL || api->left(t->stream) == 0;
+}
+
+static void finish_if_sent(struct turn_run *t)
+{
+	if (t->ended && t->x != NULL && t->request.api->left(t->stream) == 0 && t->out.len == 0 &&
+	        !t->finished) {
+		t->finished = true;
+		http_finish(t->x);
+	}
+}
+
+static void note_full(struct turn_run *t)
+{
+	bool full = t->x != NULL && t->answered && http_above_high_water(t->x);
+	struct turn_event ev = {
+	        .type = full ? TURN_CLIENT_FULL : TURN_CLIENT_DRAINED, .now_ms = clock_mono_ms()};
+
+	if (full == t->full)
+		return;
+	t->full = full;
+	turn_feed(t->turn, &ev);
+}
+
+static void on_client_drain(void *self)
+{
+	struct turn_run *t = self;
+
+	turn_pump(t);
+}
+
+static void on_client_gone(void *self, enum http_gone why)
+{
+	struct turn_run *t = self;
+
+	t->x = NULL;
+	if (t->turn != NULL && !t->done)
+		feed_plain(t, TURN_CANCEL);
+	turn_run_reap(t);
+}
+
+static void on_keepalive(evutil_socket_t fd, short what, void *arg)
+{
+	struct turn_run *t = arg;
+
+	if (!t->request.stream || t->x == NULL || t->ended)
+		return;
+	t->may_answer = true;
+	if (!flush(t))
+		return; /* in the middle of an event, and busy anyway */
+	if (t->x != NULL && t->answered && http_pending(t->x) == 0) {
+		t->request.api->keepalive(t->stream, &t->out);
+		flush(t);
+	}
+}
+
+/* ---- effects ---- */
+
+static void on_turn_timer(evutil_socket_t fd, short what, void *arg)
+{
+	feed_plain(arg, TURN_TIMER);
+}
+
+static void arm_timer(struct turn_run *t, uint64_t at_ms)
+{
+	uint64_t now = clock_mono_ms(), left = at_ms > now ? at_ms - now : 0;
+	struct timeval tv = {(time_t)(left / 1000), (suseconds_t)(left % 1000 * 1000)};
+
+	evtimer_add(t->timer, &tv);
+}
+
+static void store_work(void *arg)
+{
+	struct turn_run *t = arg;
+
+	t->store_result =
+	        container_touch(t->g, t->key, str_of(t->request.container_id), &t->store_error);
+}
+
+static void store_done(void *arg)
+{
+	struct turn_run *t = arg;
+	struct turn_event ev = {.type = TURN_STORED};
+
+	t->storing = false;
+	if (t->store_result < 0) {
+		log_text(LOG_ERROR, "store_failed", "%s", t->store_error.text);
+		ev.text = str_of(t->store_error.text);
+	}
+	if (!t->done)
+		turn_run_feed(t, &ev);
+	turn_run_reap(t);
+}
+
+static void store_begin(struct turn_run *t)
+{
+	struct turn_event ev = {.type = TURN_STORED,
+	        .text = STR("The server has too much to do."),
+	        .now_ms = clock_mono_ms()};
+
+	t->storing = true;
+	if (pool_run(t->g->pool, store_work, store_done, t) == 0)
+		return;
+	t->storing = false;
+	turn_feed(t->turn, &ev);
+}
+
+static void emit(struct turn_run *t, const struct turn_output *o)
+{
+	struct turn_totals totals;
+
+	turn_totals(t->turn, clock_mono_ms(), &totals);
+	if (o->type == OUT_END) {
+		t->ended = true;
+		if (o->error != NULL)
+			t->failure = *o->error;
+	}
+	if (t->request.api->emit(t->stream, o, &totals, &t->out) < 0 && t->x != NULL) {
+		log_text(LOG_ERROR, "emit_failed", "an event could not be written");
+		http_abort(t->x);
+	}
+}
+
+/* One line for each turn; the ledger and the log page build on it later. */
+static void record(struct turn_run *t)
+{
+	struct turn_totals totals;
+	struct buf cost = BUF_INIT(64);
+
+	turn_totals(t->turn, clock_mono_ms(), &totals);
+	money_write(&cost, totals.sandbox_cost);
+	LOG(LOG_INFO, "turn", LOG_S("id", t->who.id), LOG_S("model", t->who.model),
+	        LOG_S("container", t->request.container_id),
+	        LOG_N("upstream_calls", totals.upstream_calls),
+	        LOG_N("tool_calls", totals.tool_calls_executed),
+	        LOG_N("input_tokens", totals.usage.input),
+	        LOG_N("output_tokens", totals.usage.output), LOG_N("sandbox_ms", totals.sandbox_ms),
+	        LOG_S("sandbox_cost", buf_cstr(&cost)),
+	        LOG_S("error", t->failure.text[0] ? t->failure.text : NULL));
+	buf_free(&cost);
+}
+
+static void perform(struct turn_run *t, const struct turn_effect *ef)
+{
+	switch (ef->type) {
+	case EFFECT_CALL_UPSTREAM:
+		upstream_start(t, &ef->call);
+		break;
+	case EFFECT_PAUSE_UPSTREAM:
+	case EFFECT_RESUME_UPSTREAM:
+		upstream_pause(t, ef->type == EFFECT_PAUSE_UPSTREAM);
+		break;
+	case EFFECT_CANCEL_UPSTREAM:
+		upstream_cancel(t);
+		break;
+	case EFFECT_RUN_TOOL:
+		run_start(t, ef->item, ef->output_bytes);
+		break;
+	case EFFECT_PAUSE_TOOL:
+	case EFFECT_RESUME_TOOL:
+		run_pause(t, ef->type == EFFECT_PAUSE_TOOL);
+		break;
+	case EFFECT_KILL_TOOL:
+		run_kill(t, ef->as_timeout);
+		break;
+	case EFFECT_EMIT:
+		emit(t, &ef->output);
+		break;
+	case EFFECT_ARM_TIMER:
+		arm_timer(t, ef->at_ms);
+		break;
+	case EFFECT_STORE:
+		store_begin(t);
+		break;
+	case EFFECT_DONE:
+		t->done = true;
+		record(t);
+		run_release(t);
+		upstream_cancel(t);
+		evtimer_del(t->timer);
+		break;
+	}
+}
+
+static void turn_pump(struct turn_run *t)
+{
+	struct turn_effect ef;
+
+	if (t->pumping || t->turn == NULL)
+		return;
+	t->pumping = true;
+	while (flush(t)) {
+		note_full(t);
+		if (!turn_next_effect(t->turn, &ef))
+			break;
+		perform(t, &ef);
+	}
+	/* While a large event is on its way no effect is performed, so nothing more may come in
+	 * either. */
+	t->blocked = t->x != NULL && !t->finished && t->request.api->left(t->stream) > 0;
+	upstream_apply_pause(t);
+	run_apply_pause(t);
+	finish_if_sent(t);
+	t->pumping = false;
+	turn_run_reap(t);
+}
+
+/* ---- from a request to a turn ---- */
+
+static void refuse(struct turn_run *t, const struct error *e)
+{
+	struct http_exchange *x = t->x;
+
+	t->done = true;
+	if (x != NULL) {
+		http_response_header(x, "X-Generation-Id", t->who.id);
+		http_response_header(x, "X-Request-Id", t->who.id);
+		respond_error(x, t->in.under_v1, e);
+	}
+	turn_run_reap(t);
+}
+
+static void who_fill(struct turn_run *t)
+{
+	const struct provider_target *first = &t->route.targets[0];
+
+	t->who.created_s = clock_wall_s();
+	t->who.provider = first->config->name;
+	snprintf(
+	        t->model_shown, sizeof(t->model_shown), "%s/%s", first->config->name, first->model);
+	t->who.model = t->model_shown;
+	for (size_t i = 0; i < first->config->n_prices; i++) {
+		const struct config_price *p = &first->config->prices[i];
+
+		if (strcmp(p->model, first->model) != 0)
+			continue;
+		t->who.has_price = true;
+		t->who.input_price = p->input;
+		t->who.output_price = p->output;
+		t->who.cached_price = p->has_cached ? p->cached : p->input;
+	}
+}
+
+static bool seal_opaque(void *ctx, struct str opaque, struct buf *out)
+{
+	struct turn_run *t = ctx;
+	const struct provider_target *target = &t->route.targets[t->up.target];
+
+	return seal_close(t->g, str_of(target->config->name), str_of(target->model),
+	               str_of(t->key->account), opaque, out) == 0;
+}
+
+static void turn_begin(struct turn_run *t)
+{
+	struct turn_request *q = &t->request;
+	struct conversation *c = q->conversation;
+	struct error e;
+
+	if (route_resolve(t->g->config, q->api->speaks, c->model, c->models, c->n_models, &t->route,
+	            &e) < 0) {
+		refuse(t, &e);
+		return;
+	}
+	who_fill(t);
+	q->options.streamed = q->stream;
+	if (!q->stream)
+		q->options.turn_ms = t->g->config->limits.turn_unstreamed_ms;
+	q->options.container_id = str_of(q->container_id);
+	q->options.price_per_second = t->g->config->container.price_per_second;
+	q->options.seal = seal_opaque;
+	q->options.seal_ctx = t;
+	t->turn = turn_new(c, &q->options);
+	t->stream = q->api->open(q, &t->who, q->stream ? API_SSE : API_WHOLE);
+	t->timer = evtimer_new(t->g->base, on_turn_timer, t);
+	t->keepalive = event_new(t->g->base, -1, EV_PERSIST, on_keepalive, t);
+	if (t->turn == NULL || t->stream == NULL || t->timer == NULL || t->keepalive == NULL) {
+		t->turn = turn_free(t->turn);
+		error_set(&e, ERR_NOMEM, "The server has no memory for another turn.");
+		refuse(t, &e);
+		return;
+	}
+	uint64_t ms = t->g->config->limits.keepalive_ms;
+	struct timeval every = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
+
+	event_add(t->keepalive, &every);
+	feed_plain(t, TURN_START);
+}
+
+static void parse_work(void *arg)
+{
+	struct turn_run *t = arg;
+
+	t->parsed = t->api->parse(&t->in, str_of(t->seed), &t->request, &t->parse_error);
+	t->in.body = NULL; /* the api has it in every case */
+}
+
+static void parse_done(void *arg)
+{
+	struct turn_run *t = arg;
+
+	t->storing = false;
+	if (t->parsed < 0)
+		refuse(t, &t->parse_error);
+	else if (t->x == NULL)
+		refuse(t, &t->parse_error); /* nobody waits: only free it */
+	else
+		turn_begin(t);
+}
+
+void turns_handle(struct request *r, const struct api *api)
+{
+	struct gateway *g = r->g;
+	struct turn_run *t = mem_alloc(sizeof(*t));
+	struct error e;
+
+	t->g = g;
+	t->key = r->key;
+	t->x = r->x;
+	t->api = api;
+	t->owner = (struct owner){on_client_drain, on_client_gone, t};
+	buf_init(&t->out, (size_t)1 << 20);
+	id_make(t->who.id, sizeof(t->who.id), "gen-", 24);
+	id_make(t->seed, sizeof(t->seed), "", 40);
+	t->next = g->turns;
+	t->link = &g->turns;
+	if (t->next != NULL)
+		t->next->link = &t->next;
+	g->turns = t;
+	http_exchange_set_data(r->x, &t->owner);
+	t->in = (struct api_request){
+	        .session_header = http_request_header(r->x, "x-session-id"),
+	        .under_v1 = r->under_v1,
+	        .config = g->config,
+	};
+	str_copy(t->session, sizeof(t->session), t->in.session_header);
+	if (t->in.session_header.p != NULL)
+		t->in.session_header = str_of(t->session);
+	t->in.body = http_request_take_body(r->x, &t->in.body_len);
+	if (t->in.body_len <= POOL_PARSE) {
+		parse_work(t);
+		parse_done(t);
+		return;
+	}
+	t->storing = true; /* keeps it alive until parse_done */
+	if (pool_run(g->pool, parse_work, parse_done, t) == 0)
+		return;
+	t->storing = false;
+	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+	e.retry_after_ms = 1000;
+	refuse(t, &e);
+}
+
+void turns_cancel_all(struct gateway *g)
+{
+	for (struct turn_run *t = g->turns, *next; t != NULL; t = next) {
+		next = t->next;
+		if (t->x != NULL)
+			http_abort(t->x);
+		else if (t->turn != NULL && !t->done)
+			feed_plain(t, TURN_CANCEL);
+	}
+}

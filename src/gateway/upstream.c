@@ -1,0 +1,226 @@
+/*
+ * One call of a turn to a provider.
+ *
+ * The route's targets are tried in order as long as nothing has reached the turn: a refused
+ * connection, a time-out, 429 and 5xx go on to the next, anything else is the answer. brig/script
+ * has no upstream: its events are made on the spot. Every failure becomes one STREAM_ERROR event.
+ */
+#include "gateway/turn_run.h"
+
+#include <stdlib.h>
+
+#define MAX_ERROR_BODY 65536
+
+static void upstream_try(struct turn_run *t);
+
+static int on_event(void *ctx, const struct stream_event *ev)
+{
+	struct turn_run *t = ctx;
+	struct turn_event te = {.type = TURN_STREAM, .stream = ev};
+
+	t->up.begun = true;
+	if (ev->type == STREAM_BEGIN)
+		t->may_answer = true;
+	turn_run_feed(t, &te);
+	/* Performing effects may have cancelled this very call (the client left): then stop
+	 * parsing. */
+	return t->up.parser == NULL && t->up.fetch == NULL ? -ERR_CANCELED : 0;
+}
+
+static void upstream_fail(struct turn_run *t, const struct error *e)
+{
+	const struct stream_event ev = {.type = STREAM_ERROR, .error = e};
+	struct turn_event te = {.type = TURN_STREAM, .stream = &ev};
+
+	upstream_cancel(t);
+	turn_run_feed(t, &te);
+}
+
+/* May another target help? */
+static bool worth_another(const struct error *e)
+{
+	return e->code == ERR_UPSTREAM || e->code == ERR_TIMEOUT || e->code == ERR_RATE ||
+	       e->code == ERR_UNAVAILABLE || error_http_status(e) >= 500;
+}
+
+static void upstream_failed(struct turn_run *t, const struct error *e)
+{
+	const struct provider_target *target = &t->route.targets[t->up.target];
+	struct error copy = *e;
+
+	log_text(LOG_WARN, "upstream_failed", "%s/%s: %s", target->config->name, target->model,
+	        copy.text);
+	if (!t->up.begun && worth_another(e) && t->up.target + 1 < t->route.n) {
+		struct upstream_call call = t->up.call;
+		size_t next = t->up.target + 1;
+
+		upstream_cancel(t);
+		t->up.call = call;
+		t->up.target = next;
+		upstream_try(t);
+		return;
+	}
+	upstream_fail(t, &copy);
+}
+
+/* ---- fetch ---- */
+
+static void on_head(void *ctx, struct http_fetch *f, int status)
+{
+	struct turn_run *t = ctx;
+	const struct provider_target *target = &t->route.targets[t->up.target];
+	struct provider_call pc = {
+	        .target = target, .conversation = t->request.conversation, .call = &t->up.call};
+
+	t->up.status = status;
+	if (status == 200) {
+		t->up.parser = target->provider->open(&pc, http_fetch_header(f, "content-type"));
+		return;
+	}
+	str_copy(t->up.retry_after, sizeof(t->up.retry_after), http_fetch_header(f, "retry-after"));
+	buf_init(&t->up.error_body, MAX_ERROR_BODY);
+}
+
+static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
+{
+	struct turn_run *t = ctx;
+	const struct provider *p = t->route.targets[t->up.target].provider;
+
+	if (t->up.parser != NULL) {
+		p->feed(t->up.parser, data, n, on_event, t);
+	} else if (t->up.error_body.len + n <= MAX_ERROR_BODY) {
+		buf_append(&t->up.error_body, data, n);
+	}
+}
+
+static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
+{
+	struct turn_run *t = ctx;
+	const struct provider *p = t->route.targets[t->up.target].provider;
+	struct error e;
+
+	t->up.fetch = NULL;
+	if (t->up.parser != NULL) {
+		struct provider_parser *parser = t->up.parser;
+
+		p->end(parser, err, on_event, t);
+		/* on_event may have begun the next call: only what is still ours is closed. */
+		if (t->up.parser == parser)
+			t->up.parser = p->close(parser);
+		return;
+	}
+	if (err != NULL) {
+		upstream_failed(t, err);
+		return;
+	}
+	p->error(t->up.status, (struct str){t->up.error_body.data, t->up.error_body.len},
+	        str_of(t->up.retry_after), &e);
+	upstream_failed(t, &e);
+}
+
+/* ---- start and stop ---- */
+
+static bool open_sealed(
+        void *ctx, const struct provider_target *target, struct str sealed, struct buf *out)
+{
+	struct turn_run *t = ctx;
+
+	return seal_open(t->g, str_of(target->config->name), str_of(target->model),
+	        str_of(t->key->account), sealed, out);
+}
+
+static void upstream_local(struct turn_run *t, const struct provider_call *pc)
+{
+	struct error e;
+	int r;
+
+	t->may_answer = true;
+	r = pc->target->provider->local(pc, on_event, t, &e);
+	if (r < 0 && r != -ERR_CANCELED)
+		upstream_fail(t, &e);
+}
+
+static void upstream_try(struct turn_run *t)
+{
+	const struct provider_target *target = &t->route.targets[t->up.target];
+	const struct config_limits *l = &t->g->config->limits;
+	const struct http_fetch_handler h = {t, on_head, on_data, on_end};
+	struct provider_request pr = {0};
+	struct provider_call pc = {
+	        .target = target,
+	        .conversation = t->request.conversation,
+	        .call = &t->up.call,
+	        .open = open_sealed,
+	        .open_ctx = t,
+	};
+	struct buf url = BUF_INIT(16384);
+	struct error e;
+
+	if (target->provider->local != NULL) {
+		upstream_local(t, &pc);
+		return;
+	}
+	if (target->provider->build(&pc, &pr, &e) < 0) {
+		upstream_fail(t, &e);
+		return;
+	}
+	buf_printf(&url, "%s%s", target->config->base_url, pr.path);
+	struct http_fetch_options o = {
+	        .method = "POST",
+	        .url = buf_cstr(&url),
+	        .headers = (const char *const *)pr.headers,
+	        .body = steal(pr.body),
+	        .body_len = pr.body_len,
+	        .resolve_timeout_ms = (unsigned)l->upstream_connect_ms,
+	        .connect_timeout_ms = (unsigned)l->upstream_connect_ms,
+	        .first_byte_timeout_ms = (unsigned)l->upstream_first_byte_ms,
+	        .idle_timeout_ms = (unsigned)l->upstream_idle_ms,
+	};
+
+	t->up.fetch = http_fetch_start(t->g->client, &o, &h, &e);
+	provider_request_free(&pr);
+	buf_free(&url);
+	if (t->up.fetch == NULL)
+		upstream_fail(t, &e);
+	else
+		upstream_apply_pause(t);
+}
+
+void upstream_start(struct turn_run *t, const struct upstream_call *call)
+{
+	size_t target = t->up.target;
+
+	upstream_cancel(t);
+	t->up.call = *call;
+	t->up.target = target; /* a turn stays with the target that answered its first call */
+	upstream_try(t);
+}
+
+void upstream_pause(struct turn_run *t, bool paused)
+{
+	t->up.paused = paused;
+	upstream_apply_pause(t);
+}
+
+void upstream_apply_pause(struct turn_run *t)
+{
+	bool stand = t->up.paused || t->blocked;
+
+	if (t->up.fetch == NULL || stand == t->up.stands)
+		return;
+	t->up.stands = stand;
+	http_fetch_pause(t->up.fetch, stand);
+}
+
+void upstream_cancel(struct turn_run *t)
+{
+	bool paused = t->up.paused;
+	size_t target = t->up.target;
+
+	if (t->up.fetch != NULL)
+		http_fetch_cancel(t->up.fetch);
+	if (t->up.parser != NULL)
+		t->route.targets[target].provider->close(t->up.parser);
+	buf_free(&t->up.error_body);
+	t->up = (struct upstream){.paused = paused, .target = target};
+}
