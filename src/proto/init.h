@@ -119,7 +119,8 @@ struct init_done {
 	uint64_t started_ns; /* CLOCK_MONOTONIC */
 	uint64_t ended_ns;   /* of the leader, or when the leaf was empty after a kill */
 };
-#define INIT_DONE_MEMORY 1u /* the kernel killed for memory while this command ran, and it died by SIGKILL */
+#define INIT_DONE_MEMORY   1u /* the kernel killed for memory while this command ran, and it died by SIGKILL */
+#define INIT_DONE_UNSYNCED 2u /* INIT_RUN_SYNC was asked for, and writing home to disk failed */
 
 struct init_refused {
 	struct init_header h;

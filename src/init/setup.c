@@ -1,0 +1,348 @@
+/*
+ * Everything is mounted by descriptor. /proc and /dev are complete before a byte of the image or of
+ * a guest is attached, so no symlink of theirs can lead a mount astray; then, in the root, targets
+ * are opened one name at a time without following anything, and a name that is no directory is
+ * replaced by one (the root's upper layer is new at each claim: what is removed there is hidden,
+ * not lost).
+ *
+ * The staging place is a tmpfs over the host's /dev in init's own mount namespace: dev/ and proc/
+ * are mount points, files/ holds what is bound over files of /proc, root/ gets the root. After
+ * pivot_root it hangs below nothing and lives on only through descriptors and binds.
+ *
+ * There is no sysfs: it would show the host's devices, and what reads it has a way without.
+ */
+#include "init/setup.h"
+
+#include "init/procfiles.h"
+#include "init/sys.h"
+
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#define STAGING "/dev"
+
+static struct {
+	int staging;
+	int dev; /* mounts, attached below staging */
+	int proc;
+} setup;
+
+#define TRY(call, step)                                                                            \
+	do {                                                                                       \
+		if ((call) < 0) {                                                                  \
+			*ret_step = (step);                                                        \
+			return errno ? -errno : -EIO;                                              \
+		}                                                                                  \
+	} while (0)
+
+/* A new file system of that type, detached. `data` is "key=value" pairs, or flags, NULL at the end.
+ */
+static int make_mount(const char *type, const char *const *options, unsigned int attributes)
+{
+	int fs = sys_fsopen(type);
+	int mount = -1, errnum;
+
+	if (fs < 0)
+		return -1;
+	for (; *options; options += 2)
+		if (sys_fsconfig(fs, options[1] ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG,
+		            options[0], options[1]) < 0)
+			goto out;
+	if (sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL) == 0)
+		mount = sys_fsmount(fs, attributes);
+out:
+	errnum = errno;
+	close(fs);
+	errno = errnum;
+	return mount;
+}
+
+/* Makes a file system and attaches it at dir/path. Returns an open descriptor of its root. */
+static int mount_at(const char *type, const char *const *options, unsigned int attributes, int dir,
+        const char *path)
+{
+	int mount = make_mount(type, options, attributes);
+
+	if (mount >= 0 && sys_move_mount(mount, dir, path) < 0) {
+		int errnum = errno;
+
+		close(mount);
+		errno = errnum;
+		return -1;
+	}
+	return mount;
+}
+
+/* Binds a copy of from/name over dir/path with further attributes. A missing target is no error. */
+static int bind_over(int from, const char *name, int dir, const char *path, uint64_t attributes)
+{
+	int mount, rc, errnum;
+
+	if (faccessat(dir, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -1;
+	mount = sys_open_tree(from, name);
+	if (mount < 0)
+		return -1;
+	rc = sys_mount_setattr(mount, attributes);
+	if (rc == 0)
+		rc = sys_move_mount(mount, dir, path);
+	errnum = errno;
+	close(mount);
+	errno = errnum;
+	return rc;
+}
+
+/*
+ * Files of /proc that tell about the host or change it. The mask is a device node on a nodev mount,
+ * which refuses to be opened whoever asks; directories get an empty read-only one.
+ */
+static int mask_proc(int proc, int dev, int staging)
+{
+	static const char *const FILES[] = {"allocinfo", "bootconfig", "buddyinfo", "config.gz",
+	        "diskstats", "interrupts", "iomem", "ioports", "kallsyms", "kcore", "key-users",
+	        "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats",
+	        "modules", "pagetypeinfo", "partitions", "sched_debug", "schedstat", "slabinfo",
+	        "softirqs", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
+	        "zoneinfo"};
+	static const char *const FOLDERS[] = {
+	        "acpi", "asound", "driver", "dynamic_debug", "pressure", "scsi"};
+	static const char *const READ_ONLY[] = {"bus", "fs", "irq", "sys"};
+	const uint64_t mask =
+	        MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID;
+
+	for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++)
+		if (bind_over(dev, "null", proc, FILES[i], mask) < 0)
+			return -1;
+	for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS; i++)
+		if (bind_over(staging, "empty", proc, FOLDERS[i], mask) < 0)
+			return -1;
+	for (size_t i = 0; i < sizeof READ_ONLY / sizeof *READ_ONLY; i++)
+		if (bind_over(proc, READ_ONLY[i], proc, READ_ONLY[i], mask) < 0)
+			return -1;
+	return 0;
+}
+
+/* Behind the seccomp filter, a second reason why nobody inside makes a user namespace. */
+static int forbid_user_namespaces(int proc)
+{
+	int fd = openat(proc, "sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = write(fd, "0", 1);
+	close(fd);
+	return n == 1 ? 0 : -1;
+}
+
+/* Standard streams from the sandbox's own null device, whatever came with exec. */
+static int open_null(int dev)
+{
+	int fd = openat(dev, "null", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	for (int i = 0; i < 3; i++)
+		if (dup3(fd, i, O_CLOEXEC) < 0)
+			return -1;
+	close(fd);
+	return 0;
+}
+
+int setup_prepare(int dev, int run, int oom, const char **ret_step)
+{
+	static const char *const STAGING_OPTIONS[] = {
+	        "size", "512k", "nr_inodes", "64", "mode", "0755", NULL};
+	static const char *const PTS_OPTIONS[] = {
+	        "newinstance", NULL, "ptmxmode", "0666", "mode", "0620", "gid", "5", NULL};
+	static const char *const NO_OPTIONS[] = {NULL};
+	static const char *const FOLDERS[] = {"dev", "proc", "files", "empty", "root"};
+	const unsigned int plain = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+	int files, pts;
+
+	TRY(sys_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), "private");
+	/* Before the staging place hides things: a procfs is given only where one is fully visible.
+	 */
+	setup.proc = make_mount("proc", NO_OPTIONS, plain);
+	TRY(setup.proc, "proc");
+	setup.staging = make_mount("tmpfs", STAGING_OPTIONS, plain);
+	TRY(setup.staging, "staging");
+	TRY(sys_move_mount(setup.staging, AT_FDCWD, STAGING), "staging attach");
+	for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS; i++)
+		TRY(mkdirat(setup.staging, FOLDERS[i], 0755), "staging folders");
+	TRY(sys_move_mount(setup.proc, setup.staging, "proc"), "proc attach");
+	/* All sandboxes share the file system behind dev: not one byte of it may be changed from
+	 * here. */
+	TRY(sys_mount_setattr(dev, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC),
+	        "dev");
+	TRY(sys_move_mount(dev, setup.staging, "dev"), "dev attach");
+	setup.dev = dev;
+	TRY(open_null(dev), "dev null");
+	pts = mount_at("devpts", PTS_OPTIONS, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, dev, "pts");
+	TRY(pts, "dev pts");
+	close(pts);
+	TRY(forbid_user_namespaces(setup.proc), "max_user_namespaces");
+	files = openat(setup.staging, "files", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	TRY(files, "files");
+	errno = -procfiles_prepare(files, setup.proc, run, oom);
+	TRY(errno ? -1 : 0, "proc files");
+	close(files);
+	TRY(mask_proc(setup.proc, dev, setup.staging), "proc masks");
+	return 0;
+}
+
+/* The directory dir/name, made if missing, and put in the place of anything else of that name. */
+static int open_folder(int dir, const char *name, unsigned int mode)
+{
+	const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+	int fd = sys_openat2(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, resolve);
+
+	if (fd >= 0)
+		return fd;
+	if ((errno == ELOOP || errno == ENOTDIR) && unlinkat(dir, name, 0) < 0)
+		return -1;
+	if (mkdirat(dir, name, mode) < 0)
+		return -1;
+	return sys_openat2(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, resolve);
+}
+
+static int write_file(int dir, const char *name, const char *text)
+{
+	size_t len = strlen(text);
+	ssize_t n;
+	int fd;
+
+	if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
+		return -1;
+	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -1;
+	n = write(fd, text, len);
+	close(fd);
+	return n == (ssize_t)len ? 0 : -1;
+}
+
+/* With nobody listening on port 53 of lo, a name that is not in hosts fails at once. */
+static int write_etc(int root, const char *hostname)
+{
+	char hosts[256], name[80];
+	int etc = open_folder(root, "etc", 0755);
+	int rc;
+
+	if (etc < 0)
+		return -1;
+	snprintf(hosts, sizeof hosts,
+	        "127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost ip6-loopback\n", hostname);
+	snprintf(name, sizeof name, "%s\n", hostname);
+	rc = write_file(etc, "hosts", hosts);
+	if (rc == 0)
+		rc = write_file(etc, "hostname", name);
+	if (rc == 0)
+		rc = write_file(etc, "resolv.conf", "nameserver 127.0.0.1\n");
+	close(etc);
+	return rc;
+}
+
+/* Moves a mount onto root/name. */
+static int attach(int mount, int root, const char *name)
+{
+	int target = open_folder(root, name, 0755);
+	int rc, errnum;
+
+	if (target < 0)
+		return -1;
+	rc = sys_move_mount(mount, target, "");
+	errnum = errno;
+	close(target);
+	errno = errnum;
+	return rc;
+}
+
+static int attach_tmpfs(int dir, const char *name, uint32_t mib)
+{
+	char size[16], inodes[16];
+	const char *const options[] = {"size", size, "nr_inodes", inodes, "mode", "1777", NULL};
+	int mount, rc;
+
+	snprintf(size, sizeof size, "%um", mib);
+	/* Empty files cost memory too: one for each 4 KiB, and enough for small sizes. */
+	snprintf(inodes, sizeof inodes, "%u", mib > 4096 ? 1u << 20 : mib * 256 + 1024);
+	mount = make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	if (mount < 0)
+		return -1;
+	rc = attach(mount, dir, name);
+	close(mount);
+	return rc;
+}
+
+/* /workspace/home, and /mnt/data as another name for it. */
+static int attach_home(int home, int root)
+{
+	int workspace = open_folder(root, "workspace", 0755);
+	int mnt, rc;
+
+	if (workspace < 0)
+		return -1;
+	rc = attach(home, workspace, "home");
+	close(workspace);
+	if (rc < 0)
+		return -1;
+	mnt = open_folder(root, "mnt", 0755);
+	if (mnt < 0)
+		return -1;
+	rc = symlinkat("/workspace/home", mnt, "data");
+	close(mnt);
+	return rc < 0 && errno != EEXIST ? -1 : 0;
+}
+
+static int raise_loopback(void)
+{
+	struct ifreq r = {.ifr_name = "lo"};
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int rc, errnum;
+
+	if (s < 0)
+		return -1;
+	rc = ioctl(s, SIOCGIFFLAGS, &r);
+	if (rc == 0 && !(r.ifr_flags & IFF_UP)) {
+		r.ifr_flags = (short)(r.ifr_flags | IFF_UP);
+		rc = ioctl(s, SIOCSIFFLAGS, &r);
+	}
+	errnum = errno;
+	close(s);
+	errno = errnum;
+	return rc;
+}
+
+int setup_claim(
+        const struct init_claim *claim, int root, int home, int *ret_home, const char **ret_step)
+{
+	errno = 0;
+	TRY(attach_tmpfs(setup.dev, "shm", claim->shm_mib), "dev shm");
+	TRY(sys_move_mount(root, setup.staging, "root"), "root");
+	TRY(attach(setup.proc, root, "proc"), "proc move");
+	TRY(attach(setup.dev, root, "dev"), "dev move");
+	TRY(attach_tmpfs(root, "tmp", claim->tmp_mib), "tmp");
+	TRY(sys_mount_setattr(home, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV), "home attributes");
+	TRY(attach_home(home, root), "home");
+	TRY(write_etc(root, claim->hostname), "etc");
+	TRY((int)syscall(SYS_sethostname, claim->hostname, strlen(claim->hostname)), "hostname");
+	TRY(raise_loopback(), "lo");
+	TRY(fchdir(root), "root folder");
+	TRY(sys_pivot_root(".", "."), "pivot_root");
+	TRY(sys_umount(".", SYS_MNT_DETACH), "detach");
+	TRY(chdir("/"), "root folder");
+	*ret_home = openat(
+	        AT_FDCWD, "/workspace/home", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	TRY(*ret_home, "home folder");
+	close(root);
+	close(home);
+	close(setup.proc);
+	close(setup.dev);
+	close(setup.staging);
+	return 0;
+}

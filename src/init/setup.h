@@ -1,0 +1,26 @@
+/*
+ * The mounts of a sandbox, in the two steps of proto/init.h. One thread, called once each, in
+ * order. On failure the caller reports and exits: nothing is taken back, it all goes with the mount
+ * namespace.
+ */
+#ifndef BRIG_INIT_SETUP_H
+#define BRIG_INIT_SETUP_H
+
+#include "proto/init.h"
+
+/*
+ * SETUP: makes the tree private, and builds /proc (masked) and /dev in a staging place. dev, run
+ * and oom are the message's descriptors; dev is closed. Returns 0, or a negative errno with the
+ * failed step's name.
+ */
+int setup_prepare(int dev, int run, int oom, const char **ret_step);
+
+/*
+ * CLAIM: attaches root and home (both closed; *ret_home is an open directory of home for syncfs),
+ * moves /proc and /dev in, makes /tmp and /dev/shm, names the host, pivots and detaches all that
+ * was outside.
+ */
+int setup_claim(
+        const struct init_claim *claim, int root, int home, int *ret_home, const char **ret_step);
+
+#endif
