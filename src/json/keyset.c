@@ -88,24 +88,25 @@ static struct keyset_entry *keyset_find(const struct keyset *set, const struct k
 
 static int keyset_grow(struct keyset *set)
 {
-	struct keyset bigger = *set;
-	size_t i;
+	struct keyset_entry *old = set->entries, *entries;
+	size_t old_cap = set->cap, cap = old_cap ? old_cap * 2 : KEYSET_FIRST, i;
 
-	bigger.cap = set->cap ? set->cap * 2 : KEYSET_FIRST;
-	if (!set->cap)
-		id_random(bigger.seed, sizeof(bigger.seed));
-	if (!arena_charge(set->budget, bigger.cap * sizeof(*bigger.entries)))
+	if (!arena_charge(set->budget, cap * sizeof(*entries)))
 		return -ERR_NOMEM;
-	bigger.entries = calloc(bigger.cap, sizeof(*bigger.entries));
-	if (!bigger.entries) {
-		arena_discharge(set->budget, bigger.cap * sizeof(*bigger.entries));
+	entries = calloc(cap, sizeof(*entries));
+	if (!entries) {
+		arena_discharge(set->budget, cap * sizeof(*entries));
 		return -ERR_NOMEM;
 	}
-	for (i = 0; i < set->cap; i++)
-		if (set->entries[i].key)
-			*keyset_find(&bigger, &set->entries[i]) = set->entries[i];
-	keyset_free(set);
-	*set = bigger;
+	if (!old)
+		id_random(set->seed, sizeof(set->seed));
+	set->entries = entries;
+	set->cap = cap;
+	for (i = 0; i < old_cap; i++)
+		if (old[i].key)
+			*keyset_find(set, &old[i]) = old[i];
+	arena_discharge(set->budget, old_cap * sizeof(*old));
+	free(old);
 	return 0;
 }
 

@@ -264,8 +264,7 @@ static void duplicate_keys(void **state)
 	twice("{\"012345678901234567890123456789012345678\xc3\xa9z\":1,"
 	      "\"012345678901234567890123456789012345678\xc3\xa9z\":1}",
 	        "key \"012345678901234567890123456789012345678\xe2\x80\xa6\" appears twice at byte "
-	        "47 "
-	        "(line 1, column 48)");
+	        "48 (line 1, column 48)");
 	/* The same key in different objects, and as a value, is fine. */
 	json_doc_free(parsed(STR("{\"a\":{\"a\":\"a\"},\"b\":[{\"a\":1},{\"a\":2}],\"A\":0}")));
 }
