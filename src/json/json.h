@@ -87,26 +87,28 @@ size_t json_doc_memory(const struct json_doc *doc); /* bytes that the tree takes
 enum json_type json_type(const struct json *v);          /* NULL: JSON_NULL */
 bool json_is(const struct json *v, enum json_type type); /* false for an absent value */
 bool json_is_bool(const struct json *v);
-bool json_bool(const struct json *v);      /* true only for JSON_TRUE */
-bool json_absent(const struct json *v);    /* absent or null: the same for most API fields */
-struct str json_str(const struct json *v); /* decoded text of a string, NOT NUL-terminated (it may
-                                              lie in the source); else {NULL, 0} */
+bool json_bool(const struct json *v);   /* true only for JSON_TRUE */
+bool json_absent(const struct json *v); /* absent or null: the same for most API fields */
+/* Decoded text of a string, NOT NUL-terminated (it may lie in the source); else {NULL, 0}. */
+struct str json_str(const struct json *v);
 struct str json_raw(const struct json *v); /* its bytes in the source, without surrounding space */
 size_t json_offset(const struct json *v);  /* of the first byte in the source */
-bool json_i64(const struct json *v,
-        int64_t *ret); /* false unless a number that is a whole one in range; 3.0 and 1e2 count */
-bool json_double(
-        const struct json *v, double *ret); /* false unless a number that is finite as a double */
-size_t json_count(const struct json *v);    /* elements or members; else 0 */
-const struct json *json_get(const struct json *object, const char *key); /* member or NULL */
-const struct json *json_at(
-        const struct json *array, size_t i); /* O(i) is allowed; prefer json_first/json_next */
-const struct json *json_first(
-        const struct json *container);              /* first element or member value, or NULL */
+/* False unless it is a number that is whole and in range; 3.0 and 1e2 count. */
+bool json_i64(const struct json *v, int64_t *ret);
+/* False unless it is a number that is finite as a double. */
+bool json_double(const struct json *v, double *ret);
+size_t json_count(const struct json *v); /* elements or members; else 0 */
+/* The member with this key, or NULL. O(members). */
+const struct json *json_get(const struct json *object, const char *key);
+/* The i-th element, or NULL. O(i): prefer json_first() and json_next(). */
+const struct json *json_at(const struct json *array, size_t i);
+/* The first element or member value, or NULL. */
+const struct json *json_first(const struct json *container);
 const struct json *json_next(const struct json *v); /* its next sibling, or NULL */
-struct str json_key(
-        const struct json *member); /* decoded key of a member value, NOT NUL-terminated */
-struct str json_key_raw(const struct json *member); /* with quotes, in the source */
+/* Of a member value; else {NULL, 0}. The key as decoded, NOT NUL-terminated; and with its quotes,
+ * in the source. */
+struct str json_key(const struct json *member);
+struct str json_key_raw(const struct json *member);
 
 /* ---- writer ---- */
 
@@ -119,7 +121,7 @@ int json_write_str_part(struct buf *out, struct str s);
 
 /*
  * A small state machine that puts the commas. Calls are unchecked against a schema, but a key
- * outside an object, or a missing end, is a BUG. Errors stick in the buffer.
+ * outside an object, or an end that is missing at jw_done(), is a BUG. Errors stick in the buffer.
  */
 struct json_writer {
 	struct buf *out;
@@ -141,8 +143,8 @@ void jw_cstr(struct json_writer *w, const char *s); /* NULL writes null */
 void jw_i64(struct json_writer *w, int64_t v);
 void jw_bool(struct json_writer *w, bool v);
 void jw_null(struct json_writer *w);
-void jw_raw(struct json_writer *w,
-        struct str raw); /* a value that is JSON text already; {NULL,0} writes null */
+/* A value that is JSON text already and is not checked; {NULL, 0} writes null. */
+void jw_raw(struct json_writer *w, struct str raw);
 /* Key and value in one go. */
 void jw_kstr(struct json_writer *w, const char *key, struct str s);
 void jw_kcstr(struct json_writer *w, const char *key, const char *s);
@@ -164,11 +166,11 @@ struct rope *rope_new(void);
 struct rope *rope_free(struct rope *r);
 /* These three: 0, -ERR_NOMEM, or -ERR_TOO_LARGE where 4 MiB of literals wait already. */
 int rope_literal(struct rope *r, struct str bytes); /* copied */
-int rope_borrowed(
-        struct rope *r, struct str bytes); /* not escaped, not copied: must outlive the rope */
-int rope_escaped(
-        struct rope *r, struct str text); /* borrowed; written as json_write_str_part does */
-size_t rope_left(const struct rope *r);   /* 0 when all was pulled; else a lower bound in bytes */
+/* Not copied, not escaped: must outlive the rope. */
+int rope_borrowed(struct rope *r, struct str bytes);
+/* Not copied, written as json_write_str_part() does: must outlive the rope. */
+int rope_escaped(struct rope *r, struct str text);
+size_t rope_left(const struct rope *r); /* 0 when all was pulled; else a lower bound in bytes */
 /* Appends about `room` bytes (at most room + 8, at least 1 while something is left). */
 int rope_pull(struct rope *r, struct buf *out, size_t room);
 
