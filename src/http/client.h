@@ -1,12 +1,12 @@
 /*
  * HTTP client: libcurl multi on the caller's libevent loop, HTTP/1.1, connections kept and reused.
  *
- * Names are resolved on the thread pool and handed to curl (CURLOPT_RESOLVE), so that the loop never
- * waits for DNS and a fetch can be cancelled in any phase at once. Redirects are off, no proxy is taken
- * from the environment, only http and https. Content coding is refused (identity asked for; a coded
- * answer that arrives all the same is decoded by curl). Everything on the loop's thread; callbacks are
- * never made from inside http_fetch_start or http_fetch_cancel, and a fetch may be cancelled from inside
- * any of its callbacks.
+ * Names are resolved on the thread pool and handed to curl (CURLOPT_RESOLVE), so that the loop
+ * never waits for DNS and a fetch can be cancelled in any phase at once. Redirects are off, no
+ * proxy is taken from the environment, only http and https. Content coding is refused (identity
+ * asked for; a coded answer that arrives all the same is decoded by curl). Everything on the loop's
+ * thread; callbacks are never made from inside http_fetch_start or http_fetch_cancel, and a fetch
+ * may be cancelled from inside any of its callbacks.
  */
 #ifndef BRIG_HTTP_CLIENT_H
 #define BRIG_HTTP_CLIENT_H
@@ -32,31 +32,38 @@ struct http_fetch_handler {
 	void (*on_head)(void *ctx, struct http_fetch *f, int status);
 	/* Body bytes. */
 	void (*on_data)(void *ctx, struct http_fetch *f, const void *data, size_t n);
-	/* The end, exactly once, unless cancelled: err is NULL for a complete answer of any status. err->code:
-	 * ERR_UPSTREAM (resolve, connect, TLS, cut in mid-answer, malformed), ERR_TIMEOUT. The fetch is dead afterwards. */
+	/* The end, exactly once, unless cancelled: err is NULL for a complete answer of any status.
+	 * err->code: ERR_UPSTREAM (resolve, connect, TLS, cut in mid-answer, malformed),
+	 * ERR_TIMEOUT. The fetch is dead afterwards. */
 	void (*on_end)(void *ctx, struct http_fetch *f, const struct error *err);
 };
 
 struct http_fetch_options {
 	const char *method; /* "POST" */
 	const char *url;    /* http:// or https:// */
-	const char *const *headers; /* "Name: value", NULL-terminated; copied. Secrets are wiped after use */
-	char *body;         /* malloc'ed; taken over, freed at the end of the fetch */
+	const char *const
+	        *headers; /* "Name: value", NULL-terminated; copied. Secrets are wiped after use */
+	char *body;       /* malloc'ed; taken over, freed at the end of the fetch */
 	size_t body_len;
-	unsigned resolve_timeout_ms; /* 10,000 */
-	unsigned connect_timeout_ms; /* 10,000 */
-	unsigned first_byte_timeout_ms; /* from the request's end to the first byte of the answer: 600,000; 0 none */
-	unsigned idle_timeout_ms;    /* without a byte once the answer has begun: 120,000; not counted while paused */
-	const char *ca_file;         /* NULL: the system's */
+	unsigned resolve_timeout_ms;    /* 10,000 */
+	unsigned connect_timeout_ms;    /* 10,000 */
+	unsigned first_byte_timeout_ms; /* from the request's end to the first byte of the answer:
+	                                   600,000; 0 none */
+	unsigned idle_timeout_ms; /* without a byte once the answer has begun: 120,000; not counted
+	                             while paused */
+	const char *ca_file;      /* NULL: the system's */
 };
 
 struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fetch_options *o,
-	const struct http_fetch_handler *h, struct error *err);
+        const struct http_fetch_handler *h, struct error *err);
 /* Response header, first of that name; inside on_head. */
 struct str http_fetch_header(const struct http_fetch *f, const char *name);
-void http_fetch_pause(struct http_fetch *f, bool paused); /* on_data stops; bytes wait in the kernel */
-void http_fetch_cancel(struct http_fetch *f); /* closes the connection now; no callback afterwards */
-/* When (clock_mono_ns) the request's first byte went out and the answer's first came; 0: not yet. */
+void http_fetch_pause(
+        struct http_fetch *f, bool paused); /* on_data stops; bytes wait in the kernel */
+void http_fetch_cancel(
+        struct http_fetch *f); /* closes the connection now; no callback afterwards */
+/* When (clock_mono_ns) the request's first byte went out and the answer's first came; 0: not yet.
+ */
 uint64_t http_fetch_sent_ns(const struct http_fetch *f);
 uint64_t http_fetch_first_byte_ns(const struct http_fetch *f);
 

@@ -1,8 +1,8 @@
 /*
  * A small pool of threads for work that blocks (name resolution, database, big bodies), in front of
- * one event loop. work() runs on a pool thread, done() afterwards on the loop's thread. Work that was
- * queued is never lost and never cancelled; whoever asked keeps an id with a generation if it may be
- * gone by then.
+ * one event loop. work() runs on a pool thread, done() afterwards on the loop's thread. Work that
+ * was queued is never lost and never cancelled; whoever asked keeps an id with a generation if it
+ * may be gone by then.
  */
 #ifndef BRIG_HTTP_POOL_H
 #define BRIG_HTTP_POOL_H

@@ -1,0 +1,885 @@
+/*
+ * Theory of operation.
+ *
+ * curl's multi interface asks for sockets to be watched and for one timer; both are events of the
+ * caller's loop, and whatever happens ends in client_act. curl must not be entered from its own
+ * callbacks, and a handle must not be removed there, so `in_curl` is set around every call that may
+ * call back, and what a handler asks for meanwhile is put off: cancelled fetches go to the dead
+ * list, emptied as soon as curl has returned; new ones and resumed ones go to the kick list, worked
+ * off in the next loop step.
+ *
+ * A fetch passes through phases, each with its own time limit: resolve (ours, on the pool), connect
+ * (curl's limit), send and read (a limit on silence), wait (from the request's end to the first
+ * byte). The timer of a fetch is not moved at each byte: `since_ms` is, and the timer looks at it
+ * when it fires.
+ *
+ * Pausing sets a flag; the next write callback refuses its bytes, which curl keeps (one buffer of
+ * them), and curl then stops watching the socket. Names reach curl as addresses (CURLOPT_RESOLVE),
+ * since curl's own resolver thread would be waited for when a handle is removed.
+ *
+ * A small body is given to curl as a whole and leaves in one packet with the head; a larger one is
+ * read piece by piece out of the caller's memory. Neither is copied as a whole.
+ */
+#include "http/client.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http/resolve.h"
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <event2/event_struct.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+enum {
+	SMALL_BODY = 65536,
+	HEAD_MAX = 131072, /* bytes of one answer's head */
+	RECEIVE_BUFFER = 4096,
+	UPLOAD_BUFFER = 16384,
+	CONNECTIONS_KEPT = 512,
+	DNS_KEPT_S =
+	        3600, /* longer than a fetch that might be sent again; we replace it each time */
+};
+
+enum phase { PHASE_RESOLVE, PHASE_CONNECT, PHASE_SEND, PHASE_WAIT, PHASE_READ };
+
+struct http_fetch {
+	struct http_client *client;
+	TAILQ_ENTRY(http_fetch) all;
+	TAILQ_ENTRY(http_fetch) kick;
+	TAILQ_ENTRY(http_fetch) dead;
+	struct http_fetch_handler h;
+	CURL *easy;
+	struct curl_slist *headers, *resolve;
+	struct http_resolve_wait *lookup;
+	char *body;
+	size_t body_len, body_off;
+	char *host;    /* lower case, without brackets */
+	char *place;   /* "host:port", for people */
+	char *failure; /* curl's own words, CURL_ERROR_SIZE */
+	unsigned port;
+	unsigned resolve_ms, connect_ms, wait_ms, idle_ms;
+	struct buf head; /* the answer's header lines, until on_head has returned */
+	struct event timer;
+	uint64_t since_ms;
+	uint64_t sent_ns, first_byte_ns;
+	uint8_t phase;
+	bool is_literal : 1; /* the host is an address */
+	bool added : 1;      /* curl has it */
+	bool kicked : 1;
+	bool head_done : 1;
+	bool paused : 1;
+	bool held : 1; /* curl keeps bytes that we refused */
+	bool cancelled : 1;
+	bool ended : 1;
+};
+TAILQ_HEAD(fetch_list, http_fetch);
+
+struct http_client {
+	struct event_base *base;
+	struct http_resolver *resolver;
+	CURLM *multi;
+	struct event timer;
+	struct event kick;
+	struct fetch_list fetches, kicked, dead;
+	bool in_curl;
+};
+
+struct watched {
+	struct event event;
+	struct http_client *client;
+};
+
+static void client_after(struct http_client *c);
+
+/* ---- a fetch's end ---- */
+
+static void fetch_detach(struct http_fetch *f)
+{
+	struct http_client *c = f->client;
+
+	if (!f->easy)
+		return;
+	c->in_curl = true;
+	if (f->added)
+		curl_multi_remove_handle(c->multi, f->easy);
+	curl_easy_cleanup(f->easy);
+	c->in_curl = false;
+	f->easy = NULL;
+	f->added = false;
+}
+
+static struct curl_slist *slist_free(struct curl_slist *list)
+{
+	struct curl_slist *i;
+
+	for (i = list; i; i = i->next)
+		mem_wipe(i->data, strlen(i->data));
+	curl_slist_free_all(list);
+	return NULL;
+}
+
+static struct http_fetch *fetch_free(struct http_fetch *f)
+{
+	struct http_client *c = f->client;
+
+	if (f->lookup)
+		http_resolve_cancel(f->lookup);
+	fetch_detach(f);
+	event_del(&f->timer);
+	if (f->kicked)
+		TAILQ_REMOVE(&c->kicked, f, kick);
+	TAILQ_REMOVE(&c->fetches, f, all);
+	f->headers = slist_free(f->headers);
+	f->resolve = slist_free(f->resolve);
+	buf_free(&f->head);
+	free(f->body);
+	free(f->host);
+	free(f->place);
+	free(f->failure);
+	free(f);
+	return NULL;
+}
+
+/* Not from inside curl. err NULL: the answer is complete. */
+static void fetch_end(struct http_fetch *f, const struct error *err)
+{
+	f->ended = true;
+	fetch_detach(f);
+	f->h.on_end(f->h.ctx, f, err);
+	fetch_free(f);
+}
+
+/* ---- time limits ---- */
+
+static unsigned fetch_limit(const struct http_fetch *f)
+{
+	switch ((enum phase)f->phase) {
+	case PHASE_RESOLVE:
+		return f->resolve_ms;
+	case PHASE_SEND:
+	case PHASE_READ:
+		return f->paused ? 0 : f->idle_ms;
+	case PHASE_WAIT:
+		return f->wait_ms;
+	case PHASE_CONNECT: /* curl's CURLOPT_CONNECTTIMEOUT_MS */
+		break;
+	}
+	return 0;
+}
+
+static void fetch_arm(struct http_fetch *f, uint64_t ms)
+{
+	struct timeval tv = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
+
+	event_add(&f->timer, &tv);
+}
+
+static void fetch_enter(struct http_fetch *f, enum phase phase)
+{
+	unsigned limit;
+
+	f->phase = (uint8_t)phase;
+	f->since_ms = clock_mono_ms();
+	limit = fetch_limit(f);
+	if (limit)
+		fetch_arm(f, limit);
+	else
+		event_del(&f->timer);
+}
+
+static void fetch_on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_fetch *f = arg;
+	unsigned limit = fetch_limit(f);
+	uint64_t passed = clock_mono_ms() - f->since_ms;
+	const char *place = f->phase == PHASE_RESOLVE ? f->host : f->place;
+	struct error err;
+
+	(void)fd;
+	(void)what;
+	if (limit == 0)
+		return;
+	if (passed < limit) {
+		fetch_arm(f, limit - passed);
+		return;
+	}
+	switch ((enum phase)f->phase) {
+	case PHASE_RESOLVE:
+		error_set(&err, ERR_TIMEOUT, "the name %s was not resolved within %u ms", place,
+		        limit);
+		break;
+	case PHASE_SEND:
+		error_set(&err, ERR_TIMEOUT, "%s took no more of the request for %u ms", place,
+		        limit);
+		break;
+	case PHASE_WAIT:
+		error_set(
+		        &err, ERR_TIMEOUT, "%s did not begin to answer within %u ms", place, limit);
+		break;
+	case PHASE_READ:
+	case PHASE_CONNECT:
+		error_set(&err, ERR_TIMEOUT, "%s sent nothing more of its answer for %u ms", place,
+		        limit);
+		break;
+	}
+	fetch_end(f, &err);
+}
+
+/* ---- curl's callbacks ---- */
+
+static int curl_on_request(void *arg, char *peer, char *local, int peer_port, int local_port)
+{
+	struct http_fetch *f = arg;
+
+	(void)peer;
+	(void)local;
+	(void)peer_port;
+	(void)local_port;
+	if (f->cancelled)
+		return CURL_PREREQFUNC_ABORT;
+	f->sent_ns = clock_mono_ns();
+	fetch_enter(f, f->body_len > SMALL_BODY ? PHASE_SEND : PHASE_WAIT);
+	return CURL_PREREQFUNC_OK;
+}
+
+static size_t curl_on_read(char *out, size_t size, size_t n, void *arg)
+{
+	struct http_fetch *f = arg;
+	size_t left = f->body_len - f->body_off;
+
+	if (f->cancelled)
+		return CURL_READFUNC_ABORT;
+	n *= size;
+	n = n < left ? n : left;
+	if (n > 0)
+		memcpy(out, f->body + f->body_off, n);
+	f->body_off += n;
+	f->since_ms = clock_mono_ms();
+	if (f->body_off == f->body_len && f->phase == PHASE_SEND)
+		fetch_enter(f, PHASE_WAIT);
+	return n;
+}
+
+/* curl sends the body again on another connection when a kept one turned out to be closed. */
+static int curl_on_seek(void *arg, curl_off_t offset, int origin)
+{
+	struct http_fetch *f = arg;
+
+	if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > f->body_len)
+		return CURL_SEEKFUNC_FAIL;
+	f->body_off = (size_t)offset;
+	return CURL_SEEKFUNC_OK;
+}
+
+static int status_of(struct str line)
+{
+	const char *space = memchr(line.p, ' ', line.n);
+	size_t at = space ? (size_t)(space - line.p) + 1 : line.n;
+	uint64_t status;
+
+	if (line.n < at + 3 || !str_to_u64((struct str){line.p + at, 3}, &status))
+		return 0;
+	return (int)status;
+}
+
+static size_t curl_on_header(char *data, size_t size, size_t n, void *arg)
+{
+	struct str line = {data, size * n};
+	struct http_fetch *f = arg;
+	int status;
+
+	if (f->cancelled)
+		return 0;
+	f->since_ms = clock_mono_ms();
+	if (f->head_done) /* trailers */
+		return line.n;
+	if (f->phase != PHASE_READ) {
+		f->first_byte_ns = clock_mono_ns();
+		fetch_enter(f, PHASE_READ);
+	}
+	if (str_starts(line, "HTTP/"))
+		buf_reset(&f->head);
+	if (buf_append(&f->head, line.p, line.n))
+		return 0;
+	if (str_trim(line).n > 0 && line.p[0] != '\r' && line.p[0] != '\n')
+		return line.n;
+	status = status_of((struct str){f->head.data, f->head.len});
+	if (status < 200)
+		return line.n; /* 100 and its like: the answer is still to come */
+	f->head_done = true;
+	f->h.on_head(f->h.ctx, f, status);
+	buf_free(&f->head);
+	return f->cancelled ? 0 : line.n;
+}
+
+static size_t curl_on_write(char *data, size_t size, size_t n, void *arg)
+{
+	struct http_fetch *f = arg;
+
+	n *= size;
+	if (f->cancelled)
+		return CURL_WRITEFUNC_ERROR;
+	if (f->paused) {
+		f->held = true;
+		return CURL_WRITEFUNC_PAUSE;
+	}
+	f->since_ms = clock_mono_ms();
+	if (n > 0)
+		f->h.on_data(f->h.ctx, f, data, n);
+	return f->cancelled ? CURL_WRITEFUNC_ERROR : n;
+}
+
+/* ---- curl and the loop ---- */
+
+static void client_act(struct http_client *c, curl_socket_t fd, int what)
+{
+	int running;
+
+	c->in_curl = true;
+	curl_multi_socket_action(c->multi, fd, what, &running);
+	c->in_curl = false;
+	client_after(c);
+}
+
+static void client_on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	client_act(arg, CURL_SOCKET_TIMEOUT, 0);
+}
+
+static void client_on_socket(evutil_socket_t fd, short what, void *arg)
+{
+	struct watched *w = arg;
+
+	client_act(w->client, fd,
+	        (what & EV_READ ? CURL_CSELECT_IN : 0) | (what & EV_WRITE ? CURL_CSELECT_OUT : 0));
+}
+
+static int curl_on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *assigned)
+{
+	struct http_client *c = arg;
+	struct watched *w = assigned;
+	short events = EV_PERSIST;
+
+	(void)easy;
+	if (w)
+		event_del(&w->event);
+	if (what == CURL_POLL_REMOVE) {
+		free(w);
+		curl_multi_assign(c->multi, fd, NULL);
+		return 0;
+	}
+	if (!w) {
+		w = mem_alloc(sizeof(*w));
+		w->client = c;
+		curl_multi_assign(c->multi, fd, w);
+	}
+	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
+		events |= EV_READ;
+	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
+		events |= EV_WRITE;
+	if (event_assign(&w->event, c->base, fd, events, client_on_socket, w) ||
+	        event_add(&w->event, NULL))
+		return -1;
+	return 0;
+}
+
+static int curl_on_timer(CURLM *multi, long ms, void *arg)
+{
+	struct timeval tv = {ms / 1000, ms % 1000 * 1000};
+	struct http_client *c = arg;
+
+	(void)multi;
+	if (ms < 0)
+		event_del(&c->timer);
+	else
+		event_add(&c->timer, &tv);
+	return 0;
+}
+
+/* ---- what went wrong, in words ---- */
+
+static void error_of_connect(struct http_fetch *f, struct error *err)
+{
+	long number = 0;
+
+	curl_easy_getinfo(f->easy, CURLINFO_OS_ERRNO, &number);
+	http_resolver_forget(f->client->resolver, f->host);
+	error_set(err, ERR_UPSTREAM, "could not connect to %s%s%s", f->place, number ? ": " : "",
+	        number ? strerror((int)number) : "");
+}
+
+static void error_of(struct http_fetch *f, CURLcode code, struct error *err)
+{
+	switch ((int)code) {
+	case CURLE_COULDNT_RESOLVE_HOST:
+		error_set(err, ERR_UPSTREAM, "the name %s could not be resolved", f->host);
+		break;
+	case CURLE_COULDNT_CONNECT:
+		error_of_connect(f, err);
+		break;
+	case CURLE_OPERATION_TIMEDOUT:
+		http_resolver_forget(f->client->resolver, f->host);
+		error_set(err, ERR_TIMEOUT, "could not connect to %s within %u ms", f->place,
+		        f->connect_ms);
+		break;
+	case CURLE_SSL_CONNECT_ERROR:
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CACERT_BADFILE:
+	case CURLE_SSL_CERTPROBLEM:
+	case CURLE_SSL_CIPHER:
+	case CURLE_SSL_ISSUER_ERROR:
+		error_set(err, ERR_UPSTREAM, "no secure connection to %s: %s", f->place,
+		        f->failure[0] ? f->failure : curl_easy_strerror(code));
+		break;
+	case CURLE_GOT_NOTHING:
+		error_set(
+		        err, ERR_UPSTREAM, "%s closed the connection without an answer", f->place);
+		break;
+	case CURLE_SEND_ERROR:
+		error_set(err, ERR_UPSTREAM,
+		        "the connection to %s was lost while the request was sent", f->place);
+		break;
+	case CURLE_RECV_ERROR:
+	case CURLE_PARTIAL_FILE:
+		error_set(err, ERR_UPSTREAM,
+		        f->head_done ? "the answer of %s was cut off"
+		                     : "the connection to %s was lost before it answered",
+		        f->place);
+		break;
+	case CURLE_WRITE_ERROR:
+		error_set(err, ERR_UPSTREAM, "the headers of %s are larger than %d bytes", f->place,
+		        HEAD_MAX);
+		break;
+	default:
+		error_set(err, ERR_UPSTREAM, "the answer of %s cannot be read: %s", f->place,
+		        curl_easy_strerror(code));
+		break;
+	}
+}
+
+/* curl has returned: buries what was cancelled meanwhile and tells what has ended. */
+static void client_after(struct http_client *c)
+{
+	struct http_fetch *f;
+	struct error err;
+	CURLMsg *msg;
+	CURLcode code;
+	char *private;
+	int left;
+
+	for (;;) {
+		while ((f = TAILQ_FIRST(&c->dead))) {
+			TAILQ_REMOVE(&c->dead, f, dead);
+			fetch_free(f);
+		}
+		msg = curl_multi_info_read(c->multi, &left);
+		if (!msg)
+			return;
+		if (msg->msg != CURLMSG_DONE)
+			continue;
+		code = msg->data.result; /* msg dies with the handle */
+		curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &private);
+		f = (struct http_fetch *)(void *)private;
+		if (code)
+			error_of(f, code, &err);
+		fetch_end(f, code ? &err : NULL);
+	}
+}
+
+/* ---- starting ---- */
+
+static void client_kick(struct http_client *c, struct http_fetch *f)
+{
+	struct timeval now = {0, 0};
+
+	if (f->kicked)
+		return;
+	f->kicked = true;
+	TAILQ_INSERT_TAIL(&c->kicked, f, kick);
+	event_add(&c->kick, &now);
+}
+
+static void fetch_set_addresses(struct http_fetch *f, const struct http_resolve_answer *answer)
+{
+	_cleanup_buf_ struct buf entry = BUF_INIT(2048);
+
+	buf_printf(&entry, "+%s:%u:%s", f->host, f->port, answer->addresses);
+	f->resolve = curl_slist_append(NULL, buf_cstr(&entry));
+	curl_easy_setopt(f->easy, CURLOPT_RESOLVE, f->resolve);
+}
+
+/* The address is known: gives the handle to curl. Not from inside curl. */
+static int fetch_add(struct http_fetch *f, struct error *err)
+{
+	struct http_client *c = f->client;
+	CURLMcode r;
+
+	fetch_enter(f, PHASE_CONNECT);
+	c->in_curl = true;
+	r = curl_multi_add_handle(c->multi, f->easy);
+	c->in_curl = false;
+	if (r)
+		return error_set(err, ERR_UPSTREAM, "the request to %s cannot be started: %s",
+		        f->place, curl_multi_strerror(r));
+	f->added = true;
+	return 0;
+}
+
+static void fetch_on_resolved(void *arg, const struct http_resolve_answer *answer)
+{
+	struct http_fetch *f = arg;
+	struct error err;
+
+	f->lookup = NULL;
+	if (answer->failure[0]) {
+		error_set(&err, ERR_UPSTREAM, "the name %s could not be resolved: %s", f->host,
+		        answer->failure);
+		fetch_end(f, &err);
+		return;
+	}
+	fetch_set_addresses(f, answer);
+	if (fetch_add(f, &err))
+		fetch_end(f, &err);
+}
+
+static void client_on_kick(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_client *c = arg;
+	struct http_fetch *f;
+	struct error err;
+
+	(void)fd;
+	(void)what;
+	while ((f = TAILQ_FIRST(&c->kicked))) {
+		TAILQ_REMOVE(&c->kicked, f, kick);
+		f->kicked = false;
+		if (!f->added && !f->lookup) {
+			if (fetch_add(f, &err))
+				fetch_end(f, &err);
+		} else if (f->held && !f->paused) {
+			f->held = false;
+			c->in_curl = true;
+			curl_easy_pause(f->easy, CURLPAUSE_CONT);
+			c->in_curl = false;
+		}
+		client_after(c);
+	}
+}
+
+static bool is_token(struct str s)
+{
+	return str_in_set(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+	                     "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+}
+
+static int fetch_set_header(struct http_fetch *f, const char *line, struct error *err)
+{
+	const char *colon = strchr(line, ':'), *p;
+	struct str name, value;
+	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
+	struct curl_slist *list;
+	int r = 0;
+
+	name = (struct str){line, colon ? (size_t)(colon - line) : 0};
+	if (!is_token(name) || str_ieq(name, STR("content-length")) ||
+	        str_ieq(name, STR("transfer-encoding")))
+		return error_set(err, ERR_INVALID, "a header of the request is malformed");
+	for (p = line; *p; p++)
+		if (((unsigned char)*p < 0x20 && *p != '\t') || *p == 0x7f)
+			return error_set(err, ERR_INVALID,
+			        "the header %.*s of the request holds a control character",
+			        (int)(name.n < 100 ? name.n : 100), name.p);
+	value = str_trim(str_of(colon + 1));
+	/* curl takes "Name:" for "leave that header out" and "Name;" for an empty one. */
+	buf_append(&text, name.p, name.n);
+	buf_puts(&text, value.n > 0 ? ": " : ";");
+	r = buf_append(&text, value.p, value.n);
+	list = r ? NULL : curl_slist_append(f->headers, buf_cstr(&text));
+	if (text.data)
+		mem_wipe(text.data, text.len);
+	if (!list)
+		return error_set(err, ERR_INVALID, "a header of the request is too large");
+	f->headers = list;
+	return 0;
+}
+
+static int fetch_set_headers(struct http_fetch *f, const char *const *headers, struct error *err)
+{
+	bool has_type = false;
+	size_t i;
+	int r;
+
+	for (i = 0; headers && headers[i]; i++) {
+		r = fetch_set_header(f, headers[i], err);
+		if (r)
+			return r;
+		has_type = has_type ||
+		           (strlen(headers[i]) > 13 &&
+		                   str_ieq((struct str){headers[i], 13}, STR("content-type:")));
+	}
+	/* Without "Expect", or curl would wait for leave to send a large body. */
+	f->headers = curl_slist_append(f->headers, "Expect:");
+	if (!has_type)
+		f->headers = curl_slist_append(f->headers, "Content-Type:");
+	curl_easy_setopt(f->easy, CURLOPT_HTTPHEADER, f->headers);
+	return 0;
+}
+
+static void fetch_set_method(struct http_fetch *f, const char *method)
+{
+	CURL *e = f->easy;
+
+	if (strcmp(method, "HEAD") == 0) {
+		curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
+		return;
+	}
+	if (f->body || strcmp(method, "POST") == 0) {
+		curl_easy_setopt(e, CURLOPT_POST, 1L);
+		curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)f->body_len);
+		if (f->body_len <= SMALL_BODY) {
+			curl_easy_setopt(e, CURLOPT_POSTFIELDS, f->body ? f->body : "");
+		} else {
+			curl_easy_setopt(e, CURLOPT_READFUNCTION, curl_on_read);
+			curl_easy_setopt(e, CURLOPT_READDATA, f);
+			curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, curl_on_seek);
+			curl_easy_setopt(e, CURLOPT_SEEKDATA, f);
+			curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BUFFER);
+		}
+	}
+	if (strcmp(method, "POST") != 0 && strcmp(method, "GET") != 0)
+		curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, method);
+	else if (strcmp(method, "GET") == 0 && f->body)
+		curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, method);
+}
+
+static void fetch_set_options(struct http_fetch *f, const struct http_fetch_options *o)
+{
+	CURL *e = f->easy;
+
+	curl_easy_setopt(e, CURLOPT_PRIVATE, (void *)f);
+	curl_easy_setopt(e, CURLOPT_URL, o->url);
+	curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+	curl_easy_setopt(e, CURLOPT_PROXY, "");
+	curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+	/* Asks for no coding, and makes curl decode one that comes all the same. */
+	curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "identity");
+	curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)RECEIVE_BUFFER);
+	curl_easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, (long)DNS_KEPT_S);
+	curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)o->connect_timeout_ms);
+	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl_easy_setopt(e, CURLOPT_ERRORBUFFER, f->failure);
+	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, curl_on_request);
+	curl_easy_setopt(e, CURLOPT_PREREQDATA, f);
+	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, curl_on_header);
+	curl_easy_setopt(e, CURLOPT_HEADERDATA, f);
+	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, curl_on_write);
+	curl_easy_setopt(e, CURLOPT_WRITEDATA, f);
+	if (o->ca_file)
+		curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+	fetch_set_method(f, o->method);
+}
+
+/* Takes host and port out of the URL. */
+static int fetch_set_place(struct http_fetch *f, const char *url, struct error *err)
+{
+	CURLU *u = curl_url();
+	char *scheme = NULL, *host = NULL, *port = NULL;
+	_cleanup_buf_ struct buf place = BUF_INIT(1024);
+	unsigned char raw[16];
+	uint64_t number = 0;
+	size_t n, i;
+	int r = 0;
+
+	if (!u || curl_url_set(u, CURLUPART_URL, url, 0) ||
+	        curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
+	        curl_url_get(u, CURLUPART_HOST, &host, 0) ||
+	        curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) ||
+	        (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0) ||
+	        !str_to_u64(str_of(port), &number) || number == 0 || number > 65535)
+		r = error_set(err, ERR_INVALID, "the address is not a valid http or https URL");
+	n = r ? 0 : strlen(host);
+	for (i = 0; i < n && !r; i++)
+		if ((unsigned char)host[i] <= 0x20 || (unsigned char)host[i] >= 0x7f)
+			r = error_set(err, ERR_INVALID, "the host's name must be ASCII");
+	if (!r && n >= HTTP_RESOLVE_NAME)
+		r = error_set(err, ERR_INVALID, "the host's name is too long");
+	if (!r) {
+		f->is_literal = host[0] == '[' || inet_pton(AF_INET, host, raw) == 1;
+		f->port = (unsigned)number;
+		f->host = mem_strndup(host, n);
+		for (i = 0; i < n; i++)
+			if (f->host[i] >= 'A' && f->host[i] <= 'Z')
+				f->host[i] = (char)(f->host[i] + ('a' - 'A'));
+		buf_printf(&place, "%s:%u", f->host, f->port);
+		f->place = mem_strdup(buf_cstr(&place));
+	}
+	curl_free(scheme);
+	curl_free(host);
+	curl_free(port);
+	curl_url_cleanup(u);
+	return r;
+}
+
+static int fetch_go(struct http_fetch *f, struct error *err)
+{
+	struct http_client *c = f->client;
+	const struct http_resolve_answer *known = NULL;
+
+	if (!f->is_literal)
+		known = http_resolver_cached(c->resolver, f->host);
+	if (known)
+		fetch_set_addresses(f, known);
+	if (!f->is_literal && !known) {
+		f->lookup = http_resolver_start(c->resolver, f->host, fetch_on_resolved, f, err);
+		if (!f->lookup)
+			return -ERR_INVALID;
+		fetch_enter(f, PHASE_RESOLVE);
+		return 0;
+	}
+	if (c->in_curl) {
+		client_kick(c, f);
+		return 0;
+	}
+	return fetch_add(f, err);
+}
+
+struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fetch_options *o,
+        const struct http_fetch_handler *h, struct error *err)
+{
+	struct http_fetch *f = mem_alloc(sizeof(*f));
+	int r = 0;
+
+	f->client = c;
+	f->h = *h;
+	f->body = o->body;
+	f->body_len = o->body ? o->body_len : 0;
+	f->resolve_ms = o->resolve_timeout_ms;
+	f->connect_ms = o->connect_timeout_ms;
+	f->wait_ms = o->first_byte_timeout_ms;
+	f->idle_ms = o->idle_timeout_ms;
+	f->failure = mem_alloc(CURL_ERROR_SIZE);
+	buf_init(&f->head, HEAD_MAX);
+	TAILQ_INSERT_TAIL(&c->fetches, f, all);
+	evtimer_assign(&f->timer, c->base, fetch_on_timer, f);
+	f->easy = curl_easy_init();
+	if (!f->easy)
+		r = error_set(err, ERR_NOMEM, "no memory for a request to another server");
+	if (!r && !is_token(str_of(o->method)))
+		r = error_set(err, ERR_INVALID, "the request's method is malformed");
+	if (!r)
+		r = fetch_set_place(f, o->url, err);
+	if (!r) {
+		fetch_set_options(f, o);
+		r = fetch_set_headers(f, o->headers, err);
+	}
+	if (!r)
+		r = fetch_go(f, err);
+	return r ? fetch_free(f) : f;
+}
+
+/* ---- the rest of the interface ---- */
+
+struct str http_fetch_header(const struct http_fetch *f, const char *name)
+{
+	size_t len = strlen(name), begin = 0, end;
+
+	for (; begin < f->head.len; begin = end + 1) {
+		const char *line = f->head.data + begin;
+		const char *lf = memchr(line, '\n', f->head.len - begin);
+
+		end = lf ? (size_t)(lf - f->head.data) : f->head.len;
+		if (end - begin > len && line[len] == ':' &&
+		        str_ieq((struct str){line, len}, str_of(name))) {
+			struct str v = {line + len + 1, end - begin - len - 1};
+
+			if (v.n > 0 && v.p[v.n - 1] == '\r')
+				v.n--;
+			return str_trim(v);
+		}
+	}
+	return (struct str){NULL, 0};
+}
+
+void http_fetch_pause(struct http_fetch *f, bool paused)
+{
+	if (f->ended || f->cancelled || f->paused == paused)
+		return;
+	f->paused = paused;
+	if (paused)
+		return;
+	if (f->phase == PHASE_READ)
+		fetch_enter(f, PHASE_READ); /* the silence was ours */
+	if (f->held)
+		client_kick(f->client, f);
+}
+
+void http_fetch_cancel(struct http_fetch *f)
+{
+	struct http_client *c = f->client;
+
+	if (f->ended || f->cancelled)
+		return;
+	f->cancelled = true;
+	if (c->in_curl)
+		TAILQ_INSERT_TAIL(&c->dead, f, dead);
+	else
+		fetch_free(f);
+}
+
+uint64_t http_fetch_sent_ns(const struct http_fetch *f)
+{
+	return f->sent_ns;
+}
+
+uint64_t http_fetch_first_byte_ns(const struct http_fetch *f)
+{
+	return f->first_byte_ns;
+}
+
+struct http_client *http_client_new(struct event_base *base, struct pool *pool)
+{
+	struct http_client *c = mem_alloc(sizeof(*c));
+
+	if (curl_global_init(CURL_GLOBAL_DEFAULT))
+		BUG("curl does not start");
+	c->base = base;
+	c->multi = curl_multi_init();
+	if (!c->multi || evtimer_assign(&c->timer, base, client_on_timer, c) ||
+	        evtimer_assign(&c->kick, base, client_on_kick, c))
+		BUG("no HTTP client");
+	c->resolver = http_resolver_new(pool);
+	TAILQ_INIT(&c->fetches);
+	TAILQ_INIT(&c->kicked);
+	TAILQ_INIT(&c->dead);
+	curl_multi_setopt(c->multi, CURLMOPT_SOCKETFUNCTION, curl_on_socket);
+	curl_multi_setopt(c->multi, CURLMOPT_SOCKETDATA, c);
+	curl_multi_setopt(c->multi, CURLMOPT_TIMERFUNCTION, curl_on_timer);
+	curl_multi_setopt(c->multi, CURLMOPT_TIMERDATA, c);
+	curl_multi_setopt(c->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
+	curl_multi_setopt(c->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+	return c;
+}
+
+struct http_client *http_client_free(struct http_client *c)
+{
+	if (!c)
+		return NULL;
+	if (c->in_curl)
+		BUG("the HTTP client is freed by one of its callbacks");
+	while (!TAILQ_EMPTY(&c->fetches))
+		fetch_free(TAILQ_FIRST(&c->fetches));
+	curl_multi_cleanup(c->multi);
+	http_resolver_free(c->resolver);
+	event_del(&c->timer);
+	event_del(&c->kick);
+	free(c);
+	return NULL;
+}
