@@ -1,7 +1,7 @@
 /*
- * The supervisor: the one process with root's powers. It makes and ends sandboxes, owns the table of
- * live containers, and speaks proto/supervisor.h with gateways and proto/init.h with inits. It parses
- * no HTTP, JSON, YAML, TLS or archive. One thread, one epoll loop.
+ * The supervisor: the one process with root's powers. It makes and ends sandboxes, owns the table
+ * of live containers, and speaks proto/supervisor.h with gateways and proto/init.h with inits. It
+ * parses no HTTP, JSON, YAML, TLS or archive. One thread, one epoll loop.
  */
 #ifndef BRIG_SUPERVISOR_SUPERVISOR_H
 #define BRIG_SUPERVISOR_SUPERVISOR_H
@@ -19,19 +19,19 @@ enum sup_cgroup_choice { SUP_CG_AUTO, SUP_CG_FORCE_V1 };
 
 /* Fixed-layout values: what the child that parsed brig.yaml hands over, checked here once more. */
 struct sup_config {
-	char data[4096];           /* data folder, absolute */
+	char data[4096];                  /* data folder, absolute */
 	char images[SUP_MAX_IMAGES][256]; /* file names in <data>/images; "" ends the table */
-	uint32_t id_base;          /* ids.base */
-	uint32_t n_leases;         /* how many ranges of 65,536 ids may be given out */
-	uint32_t gateways;         /* 1 … SUP_MAX_GATEWAYS */
-	uint32_t live;             /* most live containers; 0: from memory (DESIGN section 8) */
-	uint32_t memory_mib;       /* default of a container */
+	uint32_t id_base;                 /* ids.base */
+	uint32_t n_leases;                /* how many ranges of 65,536 ids may be given out */
+	uint32_t gateways;                /* 1 … SUP_MAX_GATEWAYS */
+	uint32_t live;       /* most live containers; 0: from memory (DESIGN section 8) */
+	uint32_t memory_mib; /* default of a container */
 	uint32_t max_memory_mib;
 	uint32_t home_mib;
 	uint32_t scratch_mib;
-	uint64_t sleep_after_ms;   /* 0: never */
+	uint64_t sleep_after_ms; /* 0: never */
 	uint64_t grace_ms;
-	bool sandbox;              /* false: `sandbox: off`, claims fail with SUP_E_SYSTEM "sandbox: off" */
+	bool sandbox; /* false: `sandbox: off`, claims fail with SUP_E_SYSTEM "sandbox: off" */
 	bool durable_power;
 	enum sup_cgroup_choice cgroups;
 };
@@ -54,27 +54,36 @@ static inline uid_t sup_uid_lease(const struct sup_config *c, uint32_t n)
 	return c->id_base + 131072 + n * 65536;
 }
 
-/* Starts gateway number `index`, which is to inherit `sock`, its end of the socketpair. Called again when
- * a gateway died. Returns its pid, or a negative enum err. */
+/* Starts gateway number `index`, which is to inherit `sock`, its end of the socketpair. Called
+ * again when a gateway died. Returns its pid, or a negative enum err. The child must ask for its
+ * parent's death (PR_SET_PDEATHSIG, SIGKILL) and then exec, or close every descriptor but sock and
+ * its own: the supervisor's are all close-on-exec. It finds handlers for SIGTERM, SIGINT and
+ * SIGCHLD set, none blocked. */
 typedef pid_t (*sup_spawn_gateway_fn)(void *ctx, uint32_t index, int sock, struct error *err);
 
 /*
- * Checks the host, empties what an earlier supervisor of this data folder left (cgroups, loop devices,
- * scratch images), starts the gateways and serves until SIGTERM or SIGINT: then tells every gateway
- * to drain (SIGTERM), waits grace, ends all sandboxes and children, removes every cgroup, mount and
- * loop device it made. A second signal shortens the grace to nothing. Returns 0 after a clean stop.
+ * Checks the host, empties what an earlier supervisor of this data folder left (cgroups, loop
+ * devices, scratch images), starts the gateways and serves until SIGTERM or SIGINT: then tells
+ * every gateway to drain (SIGTERM), waits grace, ends all sandboxes and children, removes every
+ * cgroup, mount and loop device it made. A second signal shortens the grace to nothing. Returns 0
+ * after a clean stop.
  */
-int supervisor_run(const struct sup_config *cfg, sup_spawn_gateway_fn spawn, void *ctx, struct error *err);
+int supervisor_run(
+        const struct sup_config *cfg, sup_spawn_gateway_fn spawn, void *ctx, struct error *err);
+
+/* Makes the file systems that homes and scratch layers are copied from, where the data folder has
+ * none of these sizes; supervisor_run does so itself. Needs root. */
+int supervisor_make_templates(const struct sup_config *cfg, struct error *err);
 
 /* One row of the table that `brig doctor` prints. */
 struct sup_check {
-	const char *name;   /* "user namespaces" */
+	const char *name; /* "user namespaces" */
 	bool required;
 	bool present;
-	char detail[160];   /* what was tried and seen */
+	char detail[160]; /* what was tried and seen */
 };
-/* Tries each host feature that sandboxes need, in a scratch child; leaves nothing behind. Returns the
- * number of rows written (at most max). */
+/* Tries each host feature that sandboxes need, in a scratch child; leaves nothing behind. Returns
+ * the number of rows written (at most max). */
 int supervisor_check_host(const struct sup_config *cfg, struct sup_check *rows, int max);
 
 #endif

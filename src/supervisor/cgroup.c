@@ -1,0 +1,393 @@
+/*
+ * Finding the hierarchies, and what is the same in all of them.
+ *
+ * /proc/self/mountinfo says where each hierarchy is mounted and which group of it stands at the
+ * mount point; /proc/self/cgroup says which group we are in. Ours lies below that group, so that a
+ * service manager's limits on brig hold for its sandboxes as well.
+ */
+#include "supervisor/cgroup.h"
+
+#include "base/id.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TEXT_MAX 262144
+
+static const char *const hierarchy_names[CGH_N] = {"", "freezer", "memory", "pids", "cpu"};
+
+/* True when the comma-separated list holds name. */
+static bool list_has(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+	for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
+		if (strcspn(p, ",") == n && strncmp(p, name, n) == 0)
+			return true;
+	return false;
+}
+
+/* Path of our group in one hierarchy, out of the text of /proc/self/cgroup: "4:memory:/path". */
+static bool own_group(const char *text, enum cgroup_hierarchy which, char *out, size_t size)
+{
+	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		const char *list = strchr(line, ':');
+		const char *path = list ? strchr(list + 1, ':') : NULL;
+		if (!path || path > line + strcspn(line, "\n"))
+			continue;
+		char names[128];
+		str_copy(names, sizeof(names), (struct str){list + 1, (size_t)(path - list - 1)});
+		bool v2 = line[0] == '0' && names[0] == '\0';
+		if (which == CGH_V2 ? v2 : list_has(names, hierarchy_names[which]))
+			return str_copy(out, size, (struct str){path + 1, strcspn(path + 1, "\n")});
+	}
+	return false;
+}
+
+struct mount_line {
+	char root[4096], point[4096], type[64], options[1024];
+};
+
+/* "36 35 98:0 /root /point rw,… shared:1 - type source options" */
+static bool mount_parse(const char *line, struct mount_line *ret)
+{
+	const char *field[16];
+	size_t n = 0, dash = 0;
+	size_t end = strcspn(line, "\n");
+	for (const char *p = line; p < line + end && n < 16; p += *p == ' ') {
+		if (*p == '-' && p[1] == ' ')
+			dash = n;
+		field[n++] = p;
+		p += strcspn(p, " \n");
+	}
+	if (n < 10 - 1 || dash == 0 || dash + 3 >= n)
+		return false;
+	const struct {
+		char *to;
+		size_t size, at;
+	} take[] = {{ret->root, sizeof(ret->root), 3}, {ret->point, sizeof(ret->point), 4},
+	        {ret->type, sizeof(ret->type), dash + 1},
+	        {ret->options, sizeof(ret->options), dash + 3}};
+	for (size_t i = 0; i < 4; i++)
+		if (!str_copy(take[i].to, take[i].size,
+		            (struct str){field[take[i].at], strcspn(field[take[i].at], " \n")}))
+			return false;
+	return true;
+}
+
+/* Opens the folder of our own group below a mount point that shows the hierarchy from `root` on. */
+static int open_own(const char *point, const char *root, const char *own)
+{
+	size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
+	char path[8300];
+	bool below = strncmp(own, root, n) == 0 && (own[n] == '/' || own[n] == '\0') &&
+	             !strstr(own, "/..");
+	str_format(path, sizeof(path), "%s%s", point, below ? own + n : "");
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int read_proc(const char *name, char **ret)
+{
+	char *text = malloc(TEXT_MAX);
+	ssize_t n = text ? sys_read_at(AT_FDCWD, name, text, TEXT_MAX) : -ENOMEM;
+	if (n < 0) {
+		free(text);
+		return (int)n;
+	}
+	*ret = text;
+	return 0;
+}
+
+static int find_parents(struct cgroup_host *h)
+{
+	char *mounts = NULL, *groups = NULL;
+	int r = read_proc("/proc/self/mountinfo", &mounts);
+	if (r == 0)
+		r = read_proc("/proc/self/cgroup", &groups);
+	struct mount_line *m = malloc(sizeof(*m));
+	if (!m)
+		r = -ENOMEM;
+	for (const char *line = mounts; r == 0 && *line;
+	        line += strcspn(line, "\n"), line += *line == '\n') {
+		if (!mount_parse(line, m))
+			continue;
+		for (int i = 0; i < CGH_N; i++) {
+			char own[4096];
+			bool fits = i == CGH_V2 ? strcmp(m->type, "cgroup2") == 0
+			                        : strcmp(m->type, "cgroup") == 0 &&
+			                                  list_has(m->options, hierarchy_names[i]);
+			if (!fits || h->parent[i] >= 0 || !own_group(groups, i, own, sizeof(own)))
+				continue;
+			h->parent[i] = open_own(m->point, m->root, own);
+			if (i == CGH_V2)
+				h->ns_delegate = list_has(m->options, "nsdelegate");
+		}
+	}
+	free(mounts);
+	free(groups);
+	free(m);
+	return r;
+}
+
+static bool v2_has_controllers(const struct cgroup_host *h)
+{
+	char text[512];
+	if (h->parent[CGH_V2] < 0 ||
+	        sys_read_at(h->parent[CGH_V2], "cgroup.controllers", text, sizeof(text)) < 0)
+		return false;
+	int found = 0;
+	for (char *p = text; *p; p += strcspn(p, " \n"), p += *p != '\0') {
+		size_t n = strcspn(p, " \n");
+		p[n] = p[n] == '\n' ? '\0' : ',';
+	}
+	for (int i = CGH_MEMORY; i < CGH_N; i++)
+		found += list_has(text, hierarchy_names[i]);
+	return found == CGH_N - CGH_MEMORY;
+}
+
+int cgroup_find(
+        const char *data, enum sup_cgroup_choice choice, struct cgroup_host *ret, struct error *err)
+{
+	struct cgroup_host h = {.mode = INIT_CG_V2};
+	uint8_t hash[32];
+	id_sha256(str_of(data), hash);
+	str_format(h.name, sizeof(h.name), "brig-%02x%02x%02x%02x%02x%02x", hash[0], hash[1],
+	        hash[2], hash[3], hash[4], hash[5]);
+	for (int i = 0; i < CGH_N; i++)
+		h.parent[i] = h.root[i] = -1;
+	int r = find_parents(&h);
+	if (r < 0)
+		return error_errno(err, -r, "read cgroups of this process");
+	bool limits =
+	        h.parent[CGH_MEMORY] >= 0 && h.parent[CGH_PIDS] >= 0 && h.parent[CGH_CPU] >= 0;
+	if (choice == SUP_CG_AUTO && v2_has_controllers(&h)) {
+		h.tree = &cgroup_v2_tree;
+		h.limit = &cgroup_v2_limit;
+	} else if (choice == SUP_CG_AUTO && limits && h.parent[CGH_V2] >= 0) {
+		h.mode = INIT_CG_HYBRID;
+		h.tree = &cgroup_v2_tree;
+		h.limit = &cgroup_v1_limit;
+	} else if (limits && h.parent[CGH_FREEZER] >= 0) {
+		h.mode = INIT_CG_V1;
+		h.tree = &cgroup_v1_tree;
+		h.limit = &cgroup_v1_limit;
+	} else {
+		*ret = h;
+		cgroup_stop(ret);
+		return error_set(err, ERR_UNSUPPORTED,
+		        "cgroups: need memory, pids and cpu controllers and a freezer (v2, or v1 "
+		        "mounted)");
+	}
+	*ret = h;
+	return 0;
+}
+
+/* ---- removing ---- */
+
+static void remove_below(int dir, const char *name, int depth)
+{
+	_cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int copy = fd < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *e;
+	while (list && depth > 0 && (e = readdir(list)))
+		if (e->d_type == DT_DIR && e->d_name[0] != '.')
+			remove_below(fd, e->d_name, depth - 1);
+	if (list)
+		closedir(list);
+	unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+/* Ends all processes of <ours> in one hierarchy and removes it; its depth is <ours>/name/run/leaf.
+ */
+static int remove_ours(const struct cgroup_host *h, int which)
+{
+	struct stat st;
+	if (h->parent[which] < 0 ||
+	        fstatat(h->parent[which], h->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	struct cgroup_host at = *h;
+	at.root[which] = h->parent[which];
+	for (int tries = 0; tries < 5000; tries++) {
+		if (tries % 10 == 0 && which == CGH_V2)
+			cgroup_v2_tree.kill(&at, h->name);
+		if (tries % 10 == 0 && which == CGH_FREEZER)
+			cgroup_v1_tree.kill(&at, h->name);
+		remove_below(h->parent[which], h->name, 4);
+		if (fstatat(h->parent[which], h->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return 0;
+		usleep(1000);
+	}
+	return -EBUSY;
+}
+
+static int make_ours(struct cgroup_host *h, int which)
+{
+	if (mkdirat(h->parent[which], h->name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	h->root[which] =
+	        openat(h->parent[which], h->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return h->root[which] < 0 ? -errno : 0;
+}
+
+/* Controllers must be passed down to us and by us. A group (but the host's root) that has processes
+ * cannot pass any, so in a delegated group we first move into one of its own. */
+static int v2_pass_controllers(struct cgroup_host *h)
+{
+	static const char all[] = "+memory +pids +cpu";
+	int r = sys_write_at(h->parent[CGH_V2], "cgroup.subtree_control", all);
+	if (r == -EBUSY) {
+		char main[64], procs[96];
+		str_format(main, sizeof(main), "%s.main", h->name);
+		if (mkdirat(h->parent[CGH_V2], main, 0755) < 0 && errno != EEXIST)
+			return -errno;
+		str_format(procs, sizeof(procs), "%s/cgroup.procs", main);
+		r = sys_write_at(h->parent[CGH_V2], procs, "0");
+		if (r == 0)
+			r = sys_write_at(h->parent[CGH_V2], "cgroup.subtree_control", all);
+	}
+	if (r == 0)
+		r = make_ours(h, CGH_V2);
+	return r < 0 ? r : sys_write_at(h->root[CGH_V2], "cgroup.subtree_control", all);
+}
+
+int cgroup_start(struct cgroup_host *h, struct error *err)
+{
+	/* The freezer first: thawed processes can die. Then all, whatever mode ran before. */
+	static const int order[CGH_N] = {CGH_FREEZER, CGH_V2, CGH_MEMORY, CGH_PIDS, CGH_CPU};
+	int r = 0;
+	for (int i = 0; i < CGH_N && r == 0; i++)
+		r = remove_ours(h, order[i]);
+	if (r < 0)
+		return error_errno(
+		        err, -r, "end what an earlier supervisor left in cgroup %s", h->name);
+	if (h->mode == INIT_CG_V2) {
+		r = v2_pass_controllers(h);
+		return r < 0 ? error_errno(err, -r,
+		                       "pass memory, pids and cpu controllers down to cgroup %s "
+		                       "(delegate one to "
+		                       "this service)",
+		                       h->name)
+		             : 0;
+	}
+	r = make_ours(h, h->tree->hierarchy);
+	for (int i = CGH_MEMORY; i < CGH_N && r == 0; i++)
+		r = make_ours(h, i);
+	return r < 0 ? error_errno(err, -r, "make cgroup %s", h->name) : 0;
+}
+
+void cgroup_stop(struct cgroup_host *h)
+{
+	static const int order[CGH_N] = {CGH_FREEZER, CGH_V2, CGH_MEMORY, CGH_PIDS, CGH_CPU};
+	for (int i = 0; i < CGH_N; i++) {
+		int which = order[i];
+		if (h->root[which] >= 0 && remove_ours(h, which) < 0)
+			log_text(LOG_ERROR, "cgroup_left", "%s: processes do not end", h->name);
+		sys_close(&h->root[which]);
+	}
+	for (int i = 0; i < CGH_N; i++)
+		sys_close(&h->parent[i]);
+}
+
+/* ---- one sandbox ---- */
+
+int cgroup_make(const struct cgroup_host *h, const char *name, uid_t init_uid, struct fail *f)
+{
+	int r = h->tree->make(h, name, init_uid);
+	if (r == 0)
+		r = h->limit->make(h, name);
+	if (r == 0)
+		return 0;
+	cgroup_remove(h, name);
+	return fail_set(f, SUP_E_SYSTEM, r, "make cgroups");
+}
+
+int cgroup_limit(const struct cgroup_host *h, const char *name, const struct cgroup_limits *limits,
+        struct fail *f)
+{
+	int r = h->limit->set(h, name, limits);
+	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "set limits") : 0;
+}
+
+int cgroup_open_clone(const struct cgroup_host *h, const char *name)
+{
+	char path[64];
+	if (h->mode == INIT_CG_V1)
+		return -1;
+	str_format(path, sizeof(path), "%s%s", name, h->ns_delegate ? "" : "/init");
+	return openat(h->root[CGH_V2], path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+int cgroup_open_attach(
+        const struct cgroup_host *h, const char *name, int fds[CGROUP_MAX_FDS], struct fail *f)
+{
+	char path[64];
+	int n = 0;
+	for (int i = CGH_N - 1; i >= 0; i--) {
+		if (h->root[i] < 0 || (i == CGH_V2 && !h->ns_delegate))
+			continue;
+		const char *file = i == CGH_V2        ? "init/cgroup.procs"
+		                   : i == CGH_FREEZER ? "init/tasks"
+		                                      : "tasks";
+		str_format(path, sizeof(path), "%s/%s", name, file);
+		fds[n] = openat(h->root[i], path, O_WRONLY | O_CLOEXEC);
+		if (fds[n] < 0) {
+			int errnum = errno;
+			while (n > 0)
+				sys_close(&fds[--n]);
+			return fail_set(f, SUP_E_SYSTEM, errnum, "open cgroup tasks");
+		}
+		n++;
+	}
+	return n;
+}
+
+int cgroup_open_run(const struct cgroup_host *h, const char *name)
+{
+	char path[64];
+	str_format(path, sizeof(path), "%s/run", name);
+	int fd = openat(h->root[h->tree->hierarchy], path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+bool cgroup_needs_entry(const struct cgroup_host *h)
+{
+	return h->ns_delegate && h->mode == INIT_CG_V2;
+}
+
+int cgroup_settle(const struct cgroup_host *h, const char *name)
+{
+	return h->tree->settle(h, name);
+}
+
+int cgroup_freeze(const struct cgroup_host *h, const char *name, bool on)
+{
+	char path[64];
+	str_format(path, sizeof(path), "%s/run", name);
+	return h->tree->freeze(h, path, on);
+}
+
+int cgroup_kill(const struct cgroup_host *h, const char *name)
+{
+	return h->tree->kill(h, name);
+}
+
+int cgroup_remove(const struct cgroup_host *h, const char *name)
+{
+	int r = 0;
+	for (int i = 0; i < CGH_N; i++) {
+		if (h->root[i] < 0)
+			continue;
+		struct stat st;
+		remove_below(h->root[i], name, 2);
+		if (fstatat(h->root[i], name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			r = -EBUSY;
+	}
+	return r;
+}

@@ -1,0 +1,818 @@
+/*
+ * Theory of operation.
+ *
+ * A home is a sparse ext4 image: its size and inode count are the container's limit, and a save is
+ * no more than what the file system inside already does. It is a copy of a template, made by
+ * copying the few hundred KiB that a new file system has written. The image goes on a loop device
+ * (direct I/O where the folder's file system can: else each block would be cached twice) that
+ * clears itself when its last user is gone, and is mounted by fsopen … fsmount without a place in
+ * any namespace. init attaches the descriptor in its own mount namespace, we close ours; from then
+ * on the file system lives exactly as long as the sandbox, and is written back and unmounted by the
+ * kernel in the context of the sandbox's last process, not in ours.
+ *
+ * The one danger of this is mounting an image twice, through two loop devices: that destroys it. So
+ * we keep the loop device open. While a mount uses it the kernel holds it exclusively, and opening
+ * it with O_EXCL fails; once that works the mount is gone, we close, and only then may the home be
+ * mounted again. The supervisor has one entry for each live key, which lasts until that moment; a
+ * second supervisor is kept out by the lock; a dead supervisor's mounts have gone with its
+ * sandboxes, which the next one ends before it serves.
+ *
+ * Ids. In a home file's inode stands storage + n; the mount maps it to lease + n, which the
+ * sandbox's user namespace shows as n. In the base image stands n, mapped to lease + n likewise.
+ * The scratch layer holds lease + n as it is (an idmapped upper layer turns an overlay read-only).
+ */
+#include "supervisor/disk.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define FSCONFIG_OVERLAY_SOURCE "root"
+
+struct disk {
+	const struct sup_config *cfg;
+	int data;
+	int lock;
+	int homes;
+	int scratch;
+	int trash;
+	int stage; /* root of the tmpfs on mnt/; holds dev, base<n> and, on old kernels, layers for
+	              a moment */
+	int home_template;
+	int scratch_template;
+	uint32_t n_images;
+	struct disk_image image_loops[SUP_MAX_IMAGES];
+	uint64_t counter;
+	bool by_path;
+};
+
+/* ---- images and loop devices ---- */
+
+/* Copies what is written of a sparse file, sharing blocks where the file system can. */
+static int copy_sparse(int from, int to)
+{
+	struct stat st;
+	if (fstat(from, &st) < 0 || ftruncate(to, st.st_size) < 0)
+		return -errno;
+	off_t at = 0;
+	while (at < st.st_size) {
+		off_t begin = lseek(from, at, SEEK_DATA);
+		if (begin < 0)
+			return errno == ENXIO ? 0 : -errno;
+		off_t end = lseek(from, begin, SEEK_HOLE);
+		if (end < 0)
+			return -errno;
+		off_t in = begin, out = begin;
+		while (in < end) {
+			ssize_t n = copy_file_range(from, &in, to, &out, (size_t)(end - in), 0);
+			if (n <= 0)
+				return n < 0 ? -errno : -EIO;
+		}
+		at = end;
+	}
+	return 0;
+}
+
+static int loop_attach(int backing, bool read_only, struct disk_image *ret)
+{
+	_cleanup_close_ int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+	if (control < 0)
+		return -errno;
+	/* Another process may take the number between the two calls: then ask for another. */
+	for (int tries = 0; tries < 64; tries++) {
+		int number = ioctl(control, LOOP_CTL_GET_FREE);
+		if (number < 0)
+			return -errno;
+		char path[32];
+		str_format(path, sizeof(path), "/dev/loop%d", number);
+		_cleanup_close_ int dev = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+		if (dev < 0)
+			return -errno;
+		struct loop_config config = {.fd = (uint32_t)backing};
+		config.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO |
+		                       (read_only ? LO_FLAGS_READ_ONLY : 0);
+		if (ioctl(dev, LOOP_CONFIGURE, &config) < 0) {
+			if (errno == EBUSY || errno == ENXIO)
+				continue;
+			return -errno;
+		}
+		/* What we keep must not count as a writer of a mounted device. */
+		int keep = open(path, O_RDONLY | O_CLOEXEC);
+		if (keep < 0)
+			return -errno;
+		*ret = (struct disk_image){.fd = keep, .number = number};
+		return 0;
+	}
+	return -EBUSY;
+}
+
+bool disk_image_release(struct disk_image *img)
+{
+	if (img->fd < 0)
+		return true;
+	char path[32];
+	str_format(path, sizeof(path), "/dev/loop%d", img->number);
+	_cleanup_close_ int probe = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
+	if (probe < 0 && errno == EBUSY)
+		return false;
+	sys_close(&img->fd);
+	return true;
+}
+
+/* Returns a detached mount or a negative errno; key/value pairs end with NULL, a NULL value is a
+ * flag. */
+static int mount_detached(const char *type, unsigned int attr, const char *const options[])
+{
+	_cleanup_close_ int fs = fsopen(type, FSOPEN_CLOEXEC);
+	if (fs < 0)
+		return -errno;
+	for (size_t i = 0; options[i]; i += 2) {
+		unsigned int cmd = options[i + 1] ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG;
+		if (fsconfig(fs, cmd, options[i], options[i + 1], 0) < 0)
+			return -errno;
+	}
+	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	int mnt = fsmount(fs, FSMOUNT_CLOEXEC, attr);
+	return mnt < 0 ? -errno : mnt;
+}
+
+static int mount_ext4(const struct disk_image *img)
+{
+	char source[32];
+	str_format(source, sizeof(source), "/dev/loop%d", img->number);
+	const char *const options[] = {"source", source, "discard", NULL, "noinit_itable", NULL,
+	        "errors", "remount-ro", NULL};
+	return mount_detached(
+	        "ext4", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME, options);
+}
+
+static int map_mount(int mnt, int userns, uint64_t attr)
+{
+	struct mount_attr set = {
+	        .attr_set = MOUNT_ATTR_IDMAP | attr, .userns_fd = (uint64_t)userns};
+	return mount_setattr(mnt, "", AT_EMPTY_PATH, &set, sizeof(set)) < 0 ? -errno : 0;
+}
+
+/* ---- homes ---- */
+
+static void home_name(char name[80], const uint8_t key[SUP_KEY_LEN])
+{
+	for (int i = 0; i < SUP_KEY_LEN; i++)
+		str_format(name + 2 * i, 3, "%02x", key[i]);
+	memcpy(name + 2 * SUP_KEY_LEN, ".img", 5);
+}
+
+bool disk_home_exists(const struct disk *d, const uint8_t key[SUP_KEY_LEN])
+{
+	char name[80];
+	home_name(name, key);
+	return faccessat(d->homes, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+uint64_t disk_home_used(const struct disk *d, const uint8_t key[SUP_KEY_LEN])
+{
+	char name[80];
+	struct stat st;
+	home_name(name, key);
+	return fstatat(d->homes, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_blocks * 512
+	                                                              : 0;
+}
+
+/* A new image under a name of its own in scratch/. */
+static int image_copy(struct disk *d, int template, char name[32])
+{
+	str_format(name, 32, "new-%llu", (unsigned long long)++d->counter);
+	_cleanup_close_ int fd =
+	        openat(d->scratch, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	int r = copy_sparse(template, fd);
+	if (r < 0) {
+		unlinkat(d->scratch, name, 0);
+		return r;
+	}
+	return steal_fd(fd);
+}
+
+static int home_create(struct disk *d, const char *name)
+{
+	char made[32];
+	_cleanup_close_ int fd = image_copy(d, d->home_template, made);
+	if (fd < 0)
+		return fd;
+	/* Under its own name it is whole or not there, also after power was lost where that is
+	 * promised. */
+	if ((d->cfg->durable_power && fsync(fd) < 0) ||
+	        renameat(d->scratch, made, d->homes, name) < 0 ||
+	        (d->cfg->durable_power && fsync(d->homes) < 0)) {
+		int errnum = errno;
+		unlinkat(d->scratch, made, 0);
+		return -errnum;
+	}
+	return steal_fd(fd);
+}
+
+int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns,
+        struct disk_image *ret, int *ret_mount, bool *ret_created, struct fail *f)
+{
+	char name[80];
+	home_name(name, key);
+	bool created = false;
+	_cleanup_close_ int fd = openat(d->homes, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && errno == ENOENT) {
+		created = true;
+		fd = home_create(d, name);
+		if (fd < 0)
+			return fail_set(f, SUP_E_SYSTEM, fd, "make home");
+	}
+	if (fd < 0)
+		return fail_set(f, SUP_E_HOME, errno, "open home");
+	struct disk_image img = DISK_IMAGE_NONE;
+	int r = loop_attach(fd, false, &img);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "loop device of home");
+	_cleanup_close_ int mnt = mount_ext4(&img);
+	if (mnt < 0) {
+		int errnum = mnt;
+		sys_close(&img.fd);
+		return fail_set(f, SUP_E_HOME, errnum, "mount home");
+	}
+	*ret = img; /* from here on there is a mount, which the caller sees to the end */
+	r = map_mount(mnt, userns, 0);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "map ids of home");
+	*ret_mount = steal_fd(mnt);
+	*ret_created = created;
+	return 0;
+}
+
+/* Unlinking a large image takes its time, so a child does it. */
+static void trash_empty(struct disk *d)
+{
+	pid_t pid = fork();
+	if (pid < 0) {
+		log_text(LOG_WARN, "trash_kept", "fork: %s", strerror(errno));
+		return;
+	}
+	if (pid > 0)
+		return; /* reaped by the loop with all other children */
+	/* It must hold nothing that has to close with us: loop devices, control sockets. */
+	int keep = dup2(d->trash, 0);
+	close_range(1, ~0U, 0);
+	DIR *dir = keep < 0 ? NULL : fdopendir(0);
+	struct dirent *e;
+	while (dir && (e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			unlinkat(dirfd(dir), e->d_name, 0);
+	_exit(0);
+}
+
+int disk_home_delete(struct disk *d, const uint8_t key[SUP_KEY_LEN])
+{
+	char name[80], gone[32];
+	home_name(name, key);
+	str_format(gone, sizeof(gone), "%d-%llu", (int)getpid(), (unsigned long long)++d->counter);
+	if (renameat(d->homes, name, d->trash, gone) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (d->cfg->durable_power)
+		fsync(d->homes);
+	trash_empty(d);
+	return 0;
+}
+
+/* ---- root and dev ---- */
+
+static int clone_mount(struct disk *d, const char *name, int userns, uint64_t attr)
+{
+	_cleanup_close_ int mnt = open_tree(d->stage, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (mnt < 0)
+		return -errno;
+	int r = map_mount(mnt, userns, attr);
+	return r < 0 ? r : steal_fd(mnt);
+}
+
+int disk_dev_mount(struct disk *d, int userns, int *ret_mount, struct fail *f)
+{
+	/* All sandboxes share this file system: what one could write all would see. */
+	int mnt = clone_mount(
+	        d, "dev", userns, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	if (mnt < 0)
+		return fail_set(f, SUP_E_SYSTEM, mnt, "clone dev");
+	*ret_mount = mnt;
+	return 0;
+}
+
+static int overlay_create(int fs)
+{
+	static const char *const options[][2] = {{"source", FSCONFIG_OVERLAY_SOURCE},
+	        {"redirect_dir", "on"}, {"metacopy", "off"}, {"index", "off"}};
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (fsconfig(fs, FSCONFIG_SET_STRING, options[i][0], options[i][1], 0) < 0)
+			return -errno;
+	if (fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0) < 0 ||
+	        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	int mnt = fsmount(
+	        fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
+	return mnt < 0 ? -errno : mnt;
+}
+
+/* -EOPNOTSUPP: this kernel does not take layers by descriptor. */
+static int overlay_by_fd(int lower, int upper, int work)
+{
+	_cleanup_close_ int fs = fsopen("overlay", FSOPEN_CLOEXEC);
+	if (fs < 0)
+		return -errno;
+	if (fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lower) < 0 ||
+	        fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper) < 0 ||
+	        fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work) < 0)
+		return -EOPNOTSUPP;
+	return overlay_create(fs);
+}
+
+/* Older kernels want paths, and layers that are attached in our namespace while they look. */
+static int overlay_by_path(struct disk *d, int lower, int scratch)
+{
+	static const char *const key[] = {"lowerdir", "upperdir", "workdir"};
+	static const char *const at[] = {"lower", "upper/up", "upper/wk"};
+	_cleanup_close_ int fs = fsopen("overlay", FSOPEN_CLOEXEC);
+	if (fs < 0)
+		return -errno;
+	if (move_mount(lower, "", d->stage, "lower", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return -errno;
+	int r = move_mount(scratch, "", d->stage, "upper", MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno
+	                                                                                : 0;
+	int dir[3] = {-1, -1, -1};
+	char path[32];
+	for (int i = 0; i < 3 && r == 0; i++) {
+		dir[i] = openat(d->stage, at[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
+		str_format(path, sizeof(path), "/proc/self/fd/%d", dir[i]);
+		if (dir[i] < 0 || fsconfig(fs, FSCONFIG_SET_STRING, key[i], path, 0) < 0)
+			r = -errno;
+	}
+	if (r == 0)
+		r = overlay_create(fs);
+	for (int i = 0; i < 3; i++)
+		sys_close(&dir[i]);
+	str_format(path, sizeof(path), "/proc/self/fd/%d/lower", d->stage);
+	umount2(path, MNT_DETACH);
+	str_format(path, sizeof(path), "/proc/self/fd/%d/upper", d->stage);
+	umount2(path, MNT_DETACH);
+	return r;
+}
+
+static int overlay_mount(struct disk *d, int lower, int scratch)
+{
+	if (!d->by_path) {
+		_cleanup_close_ int up = openat(scratch, "up", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		_cleanup_close_ int wk = openat(scratch, "wk", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (up < 0 || wk < 0)
+			return -errno;
+		int r = overlay_by_fd(lower, up, wk);
+		if (r != -EOPNOTSUPP)
+			return r;
+		d->by_path = true;
+	}
+	return overlay_by_path(d, lower, scratch);
+}
+
+int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct disk_image *ret,
+        int *ret_mount, struct fail *f)
+{
+	char name[32];
+	str_format(name, sizeof(name), "base%u", image);
+	_cleanup_close_ int lower =
+	        clone_mount(d, name, userns, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	if (lower < 0)
+		return fail_set(f, SUP_E_SYSTEM, lower, "clone base image");
+	_cleanup_close_ int fd = image_copy(d, d->scratch_template, name);
+	if (fd < 0)
+		return fail_set(f, SUP_E_SYSTEM, fd, "make scratch");
+	unlinkat(d->scratch, name, 0);
+	struct disk_image img = DISK_IMAGE_NONE;
+	int r = loop_attach(fd, false, &img);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "loop device of scratch");
+	_cleanup_close_ int scratch = mount_ext4(&img);
+	if (scratch < 0) {
+		r = scratch;
+		sys_close(&img.fd);
+		return fail_set(f, SUP_E_SYSTEM, r, "mount scratch");
+	}
+	*ret = img;
+	if (fchownat(scratch, "up", owner, owner, 0) < 0 ||
+	        fchownat(scratch, "wk", owner, owner, 0) < 0)
+		return fail_set(f, SUP_E_SYSTEM, errno, "give scratch to the lease");
+	r = overlay_mount(d, lower, scratch);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "mount root");
+	*ret_mount = r;
+	return 0;
+}
+
+/* ---- start ---- */
+
+/* Opens data/name, making it. Refuses what is not a folder of root's alone. */
+static int folder_open(int data, const char *name, struct error *err)
+{
+	if (mkdirat(data, name, 0700) < 0 && errno != EEXIST)
+		return error_errno(err, errno, "make folder %s of the data folder", name);
+	_cleanup_close_ int fd =
+	        openat(data, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_errno(err, errno, "open folder %s of the data folder", name);
+	if (st.st_uid != 0 || (st.st_mode & 022))
+		return error_set(err, ERR_PERMISSION,
+		        "folder %s of the data folder must belong to root and be writable by "
+		        "nobody else",
+		        name);
+	return steal_fd(fd);
+}
+
+static void folder_empty(int fd)
+{
+	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *e;
+	while (dir && (e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			unlinkat(fd, e->d_name, 0);
+	if (dir)
+		closedir(dir);
+}
+
+/* What a template needs beyond mke2fs: no lost+found, its owner, and the two folders of an overlay.
+ */
+static int template_finish(int fd, bool home, uid_t owner)
+{
+	struct disk_image img = DISK_IMAGE_NONE;
+	int r = loop_attach(fd, false, &img);
+	if (r < 0)
+		return r;
+	int mnt = mount_ext4(&img);
+	if (mnt < 0) {
+		sys_close(&img.fd);
+		return mnt;
+	}
+	if (unlinkat(mnt, "lost+found", AT_REMOVEDIR) < 0 && errno != ENOENT)
+		r = -errno;
+	if (home && (fchownat(mnt, ".", owner, owner, 0) < 0 || fchmodat(mnt, ".", 0755, 0) < 0))
+		r = -errno;
+	if (!home && (mkdirat(mnt, "up", 0755) < 0 || mkdirat(mnt, "wk", 0755) < 0))
+		r = -errno;
+	sys_close(&mnt);
+	for (int i = 0; i < 2000 && !disk_image_release(&img); i++)
+		usleep(1000);
+	return r;
+}
+
+/* Features are named one by one so that the host's mke2fs.conf has no say. Inode tables are not
+ * written (noinit_itable keeps the kernel from doing it later): a new file system must stay small
+ * to copy. One inode for 16 KiB. Homes have a journal, so that what was acknowledged survives;
+ * scratch does not survive anyway. */
+static int run_mke2fs(const char *path, bool home, uint32_t mib)
+{
+	static const char features[] =
+	        "none,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,"
+	        "large_file,huge_file,dir_nlink,extra_isize,64bit,metadata_csum";
+	char wanted[256], size[32];
+	str_format(wanted, sizeof(wanted), "%s%s", features, home ? ",has_journal" : "");
+	str_format(size, sizeof(size), "%um", mib);
+	const char *const argv[] = {"/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", wanted, "-b",
+	        "4096", "-I", "256", "-i", "16384", "-m", "0", "-E",
+	        "lazy_itable_init=1,lazy_journal_init=1,nodiscard", path, size, home ? "-J" : NULL,
+	        mib < 256 ? "size=4" : "size=16", NULL};
+	return sys_run(argv);
+}
+
+static int template_make(
+        const struct sup_config *cfg, const char *name, bool home, uint32_t mib, struct error *err)
+{
+	char path[sizeof(cfg->data) + 64], final[sizeof(path)];
+	str_format(path, sizeof(path), "%s/templates/.new", cfg->data);
+	str_format(final, sizeof(final), "%s/templates/%s", cfg->data, name);
+	unlink(path);
+	int r = run_mke2fs(path, home, mib);
+	if (r < 0)
+		return error_errno(err, -r, "mke2fs (package e2fsprogs) for template %s", name);
+	_cleanup_close_ int fd = open(path, O_RDWR | O_CLOEXEC);
+	r = fd < 0 ? -errno : template_finish(fd, home, sup_uid_storage(cfg));
+	if (r == 0 && (fchmod(fd, 0600) < 0 || fsync(fd) < 0 || rename(path, final) < 0))
+		r = -errno;
+	return r < 0 ? error_errno(err, -r, "make template %s", name) : 0;
+}
+
+int disk_try(int userns, const char **ret_step)
+{
+	struct disk_image img = DISK_IMAGE_NONE;
+	char path[64];
+	_cleanup_close_ int fd = memfd_create("brig-check", MFD_CLOEXEC);
+	_cleanup_close_ int mnt = -1;
+	str_format(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd);
+	*ret_step = "mke2fs (package e2fsprogs)";
+	int r = fd < 0 ? -errno : run_mke2fs(path, true, 16);
+	if (r < 0)
+		return r;
+	*ret_step = "loop device";
+	r = loop_attach(fd, false, &img);
+	if (r < 0)
+		return r;
+	*ret_step = "mount ext4";
+	mnt = mount_ext4(&img);
+	if (mnt >= 0) {
+		*ret_step = "map ids of a mount";
+		r = map_mount(mnt, userns, 0);
+	}
+	sys_close(&img.fd);
+	return mnt < 0 ? mnt : r;
+}
+
+static void template_names(const struct sup_config *cfg, char home[64], char scratch[64])
+{
+	str_format(home, 64, "home-%u.ext4", cfg->home_mib);
+	str_format(scratch, 64, "scratch-%u.ext4", cfg->scratch_mib);
+}
+
+int disk_make_templates(const struct sup_config *cfg, int data, struct error *err)
+{
+	_cleanup_close_ int folder = folder_open(data, "templates", err);
+	if (folder < 0)
+		return folder;
+	char home[64], scratch[64];
+	template_names(cfg, home, scratch);
+	int r = 0;
+	if (faccessat(folder, home, F_OK, 0) < 0)
+		r = template_make(cfg, home, true, cfg->home_mib, err);
+	if (r == 0 && faccessat(folder, scratch, F_OK, 0) < 0)
+		r = template_make(cfg, scratch, false, cfg->scratch_mib, err);
+	return r;
+}
+
+static int dev_fill(int dev)
+{
+	static const struct {
+		const char *name;
+		unsigned int major, minor;
+	} node[] = {{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8},
+	        {"urandom", 1, 9}, {"tty", 5, 0}};
+	static const char *const link[][2] = {{"pts/ptmx", "ptmx"}, {"/proc/self/fd", "fd"},
+	        {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
+	        {"/proc/self/fd/2", "stderr"}};
+	for (size_t i = 0; i < sizeof(node) / sizeof(node[0]); i++)
+		if (mknodat(dev, node[i].name, S_IFCHR | 0600,
+		            makedev(node[i].major, node[i].minor)) < 0 ||
+		        fchmodat(dev, node[i].name, 0666, 0) < 0)
+			return -errno;
+	for (size_t i = 0; i < sizeof(link) / sizeof(link[0]); i++)
+		if (symlinkat(link[i][0], dev, link[i][1]) < 0)
+			return -errno;
+	if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0 ||
+	        mkdirat(dev, "mqueue", 0755) < 0)
+		return -errno;
+	return 0;
+}
+
+static int stage_mount(struct disk *d, struct error *err)
+{
+	static const char *const small[] = {"source", "brig", "size", "64k", "mode", "0755", NULL};
+	static const char *const folder[] = {"dev", "lower", "upper"};
+	_cleanup_close_ int place = folder_open(d->data, "mnt", err);
+	if (place < 0)
+		return place;
+	d->stage = mount_detached("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, small);
+	if (d->stage < 0)
+		return error_errno(err, -d->stage, "mount tmpfs");
+	if (move_mount(d->stage, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
+	        0)
+		return error_errno(err, errno, "attach tmpfs");
+	for (size_t i = 0; i < sizeof(folder) / sizeof(folder[0]); i++)
+		if (mkdirat(d->stage, folder[i], 0755) < 0)
+			return error_errno(err, errno, "mkdir %s", folder[i]);
+	_cleanup_close_ int dev =
+	        mount_detached("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, small);
+	int r = dev < 0 ? dev : dev_fill(dev);
+	if (r < 0)
+		return error_errno(err, -r, "make device nodes");
+	if (move_mount(dev, "", d->stage, "dev", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return error_errno(err, errno, "attach device nodes");
+	return 0;
+}
+
+/* erofs straight from the file (6.12 and later, where built in), else over a loop device. */
+static int base_mount_file(const char *path, struct disk_image *ret)
+{
+	const char *options[] = {"source", path, NULL};
+	int mnt = mount_detached(
+	        "erofs", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, options);
+	if (mnt >= 0 || mnt == -ENOENT)
+		return mnt;
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	int r = loop_attach(fd, true, ret);
+	if (r < 0)
+		return r;
+	char source[32];
+	str_format(source, sizeof(source), "/dev/loop%d", ret->number);
+	options[1] = source;
+	mnt = mount_detached(
+	        "erofs", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, options);
+	if (mnt < 0)
+		sys_close(&ret->fd);
+	return mnt;
+}
+
+static int base_mount(struct disk *d, uint32_t n, struct error *err)
+{
+	const char *name = d->cfg->images[n];
+	char path[sizeof(d->cfg->data) + 300], at[32];
+	if (name[0] == '.' || strchr(name, '/'))
+		return error_set(
+		        err, ERR_INVALID, "image name \"%s\" is not a plain file name", name);
+	str_format(path, sizeof(path), "%s/images/%s", d->cfg->data, name);
+	_cleanup_close_ int mnt = base_mount_file(path, &d->image_loops[n]);
+	if (mnt < 0)
+		return error_errno(err, -mnt, "mount base image %s", path);
+	str_format(at, sizeof(at), "base%u", n);
+	if (mkdirat(d->stage, at, 0755) < 0 ||
+	        move_mount(mnt, "", d->stage, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return error_errno(err, errno, "attach base image %s", name);
+	return 0;
+}
+
+/* A record lock goes with the process, whatever children hold the descriptor. */
+static int lock_take(struct disk *d, struct error *err)
+{
+	d->lock =
+	        openat(d->data, "supervisor.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (d->lock < 0)
+		return error_errno(err, errno, "open lock file in %s", d->cfg->data);
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	if (fcntl(d->lock, F_SETLK, &lock) < 0) {
+		if (errno != EACCES && errno != EAGAIN)
+			return error_errno(err, errno, "lock %s", d->cfg->data);
+		struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+		fcntl(d->lock, F_GETLK, &held);
+		return error_set(err, ERR_CONFLICT,
+		        "data folder %s is in use by another brig (process %d)", d->cfg->data,
+		        held.l_type == F_UNLCK ? 0 : (int)held.l_pid);
+	}
+	return 0;
+}
+
+static int templates_open(struct disk *d, struct error *err)
+{
+	char home[64], scratch[64];
+	template_names(d->cfg, home, scratch);
+	int r = disk_make_templates(d->cfg, d->data, err);
+	if (r < 0)
+		return r;
+	_cleanup_close_ int folder = folder_open(d->data, "templates", err);
+	if (folder < 0)
+		return folder;
+	d->home_template = openat(folder, home, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	d->scratch_template = openat(folder, scratch, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (d->home_template < 0 || d->scratch_template < 0)
+		return error_errno(err, errno, "open templates");
+	return 0;
+}
+
+/* The gateway's own folder, and the way to it: the data folder may be passed through, not listed.
+ */
+static int gateway_folder(struct disk *d, struct error *err)
+{
+	uid_t uid = sup_uid_gateway(d->cfg);
+	if (fchmod(d->data, 0711) < 0)
+		return error_errno(err, errno, "chmod data folder");
+	if (mkdirat(d->data, "gateway", 0700) < 0 && errno != EEXIST)
+		return error_errno(err, errno, "make folder gateway of the data folder");
+	_cleanup_close_ int fd =
+	        openat(d->data, "gateway", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fchown(fd, uid, uid) < 0)
+		return error_errno(
+		        err, errno, "give folder gateway of the data folder to its user");
+	return 0;
+}
+
+static int disk_fill(struct disk *d, struct error *err)
+{
+	struct stat st;
+	d->data = open(d->cfg->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (d->data < 0 || fstat(d->data, &st) < 0)
+		return error_errno(err, errno, "open data folder %s", d->cfg->data);
+	if (st.st_uid != 0 || (st.st_mode & 022))
+		return error_set(err, ERR_PERMISSION,
+		        "data folder %s must belong to root and be writable by nobody else",
+		        d->cfg->data);
+	int r = lock_take(d, err);
+	if (r == 0)
+		r = gateway_folder(d, err);
+	if (r < 0 || !d->cfg->sandbox)
+		return r;
+	if ((d->homes = folder_open(d->data, "homes", err)) < 0)
+		return d->homes;
+	if ((d->scratch = folder_open(d->data, "scratch", err)) < 0)
+		return d->scratch;
+	if ((d->trash = folder_open(d->data, "trash", err)) < 0)
+		return d->trash;
+	folder_empty(d->scratch);
+	trash_empty(d);
+	r = templates_open(d, err);
+	if (r == 0)
+		r = stage_mount(d, err);
+	while (r == 0 && d->n_images < SUP_MAX_IMAGES && d->cfg->images[d->n_images][0]) {
+		r = base_mount(d, d->n_images, err);
+		if (r == 0)
+			d->n_images++;
+	}
+	if (r == 0 && d->n_images == 0)
+		return error_set(err, ERR_INVALID, "no base image is named");
+	return r;
+}
+
+int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err)
+{
+	struct disk *d = mem_alloc(sizeof(*d));
+	*d = (struct disk){.cfg = cfg,
+	        .data = -1,
+	        .lock = -1,
+	        .homes = -1,
+	        .scratch = -1,
+	        .trash = -1,
+	        .stage = -1,
+	        .home_template = -1,
+	        .scratch_template = -1};
+	for (int i = 0; i < SUP_MAX_IMAGES; i++)
+		d->image_loops[i].fd = -1;
+	int r = disk_fill(d, err);
+	if (r < 0) {
+		disk_free(d);
+		return r;
+	}
+	*ret = d;
+	return 0;
+}
+
+struct disk *disk_free(struct disk *d)
+{
+	if (!d)
+		return NULL;
+	if (d->stage >= 0) {
+		char path[sizeof(d->cfg->data) + 8];
+		str_format(path, sizeof(path), "%s/mnt", d->cfg->data);
+		sys_close(&d->stage);
+		umount2(path, MNT_DETACH);
+	}
+	if (d->scratch >= 0)
+		folder_empty(d->scratch);
+	for (int i = 0; i < SUP_MAX_IMAGES; i++)
+		sys_close(&d->image_loops[i].fd);
+	sys_close(&d->home_template);
+	sys_close(&d->scratch_template);
+	sys_close(&d->trash);
+	sys_close(&d->scratch);
+	sys_close(&d->homes);
+	sys_close(&d->lock);
+	sys_close(&d->data);
+	free(d);
+	return NULL;
+}
+
+enum disk_room disk_room(const struct disk *d)
+{
+	struct statvfs st;
+	if (fstatvfs(d->data, &st) < 0)
+		return DISK_HALF_RESERVE;
+	uint64_t all = (uint64_t)st.f_blocks * st.f_frsize,
+	         left = (uint64_t)st.f_bavail * st.f_frsize;
+	uint64_t reserve = all / 20 > (2ULL << 30) ? all / 20 : 2ULL << 30;
+	if (left >= reserve)
+		return DISK_ROOMY;
+	return left >= reserve / 2 ? DISK_RESERVE : DISK_HALF_RESERVE;
+}
+
+uint32_t disk_images(const struct disk *d)
+{
+	return d->n_images;
+}
+
+void disk_use_paths(struct disk *d)
+{
+	d->by_path = true;
+}

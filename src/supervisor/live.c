@@ -1,0 +1,833 @@
+/*
+ * Theory of operation.
+ *
+ * States of a container: STARTING (init works on set-up and claim; 10 s at most) → RUNNING ⇄ FROZEN
+ * (no holder) → ENDING (killed; waits until init is reaped and nothing of it is in use) → out of
+ * the table. Out of the table is asleep, or never made: files only.
+ *
+ * A request that cannot be answered at once waits in one queue: a claim for a container that is
+ * STARTING or ENDING or for room, a sleep or delete for the end of a sandbox. Whenever anything
+ * changes the whole queue is looked at again from its front (queue_run): each request looks at the
+ * table as it stands, so there is no other hand-over between them, and who came first is served
+ * first. The queue is bounded.
+ *
+ * Room: at the limit (of all, or of one workspace) the longest idle container without holders is
+ * ended for the foremost claim that has no ending container coming to it yet; such a claim waits
+ * for that end whatever its own wait says.
+ */
+#include "supervisor/live.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define START_LIMIT_MS 10000
+#define END_LIMIT_MS   10000 /* how long a claim waits for the end of another sandbox */
+#define KILL_AGAIN_MS  100
+#define ROOM_CHECK_MS  500
+#define MAX_WAITING    1024
+
+enum state { LIVE_STARTING, LIVE_RUNNING, LIVE_FROZEN, LIVE_ENDING };
+
+struct hold {
+	TAILQ_ENTRY(hold) link;
+	uint64_t id;
+	uint32_t gateway;
+};
+
+struct container {
+	TAILQ_ENTRY(container) link;
+	struct sup_claim
+	        is; /* the claim it was started for: key, workspace, policy, image, limits */
+	enum state state;
+	uint64_t generation;
+	struct sandbox sb;
+	TAILQ_HEAD(, hold) holds;
+	uint32_t n_holds;
+	bool created;  /* there was no home before */
+	bool told;     /* the first claimant knows how it came to be */
+	bool was_live; /* READY was seen: its end is announced */
+	bool announced;
+	uint64_t started_ms;
+	uint64_t due_ms;   /* STARTING: give up; ENDING: look again */
+	uint64_t since_ms; /* ENDING */
+	uint64_t idle_ms;  /* when the last holder left */
+	uint64_t keep_ms;  /* kept thawed and awake until then */
+	enum sup_end why;
+	uint32_t looks;
+	struct fail fail; /* why it could not start */
+	char fail_text[64];
+};
+
+struct waiter {
+	TAILQ_ENTRY(waiter) link;
+	union message m;
+	uint32_t gateway;
+	uint64_t deadline_ms;
+	uint64_t on; /* generation it waits for: of a start, or of an end that it asked for */
+	bool extended;
+	bool for_space; /* blocked by the workspace's limit in this run of the queue */
+	uint32_t why;   /* what a time-out is called */
+};
+
+struct live {
+	struct sandbox_host *host;
+	const struct sup_config *cfg;
+	struct live_out out;
+	TAILQ_HEAD(, container) containers;
+	TAILQ_HEAD(, waiter) queue;
+	uint32_t n_containers, n_waiting, limit;
+	uint64_t last_id, last_hold;
+	uint64_t room_due_ms;
+	bool out_of_room; /* under half of the reserve of free disk: all frozen */
+	bool stopping;
+};
+
+static struct container *find(struct live *l, const uint8_t key[SUP_KEY_LEN])
+{
+	struct container *c;
+	TAILQ_FOREACH(c, &l->containers, link)
+	if (memcmp(c->is.key, key, SUP_KEY_LEN) == 0)
+		return c;
+	return NULL;
+}
+
+/* ---- answers ---- */
+
+static void answer_failed(struct live *l, uint32_t gateway, uint32_t seq, const struct fail *f)
+{
+	struct sup_failed msg = {
+	        .h = {.op = SUP_FAILED, .size = sizeof(msg), .seq = seq},
+	        .why = f->why,
+	        .errnum = (uint32_t)f->errnum,
+	};
+	str_copy(msg.step, sizeof(msg.step), str_of(f->step));
+	l->out.send(l->out.ctx, gateway, &msg, sizeof(msg), -1);
+}
+
+static void answer_why(
+        struct live *l, uint32_t gateway, uint32_t seq, uint32_t why, const char *step)
+{
+	answer_failed(l, gateway, seq, &(struct fail){.why = why, .step = step});
+}
+
+static void answer_done(struct live *l, uint32_t gateway, uint32_t seq)
+{
+	struct sup_simple msg = {.h = {.op = SUP_DONE, .size = sizeof(msg), .seq = seq}};
+	l->out.send(l->out.ctx, gateway, &msg, sizeof(msg), -1);
+}
+
+static void announce_end(struct live *l, struct container *c)
+{
+	if (!c->was_live || c->announced)
+		return;
+	c->announced = true;
+	struct sup_ended msg = {
+	        .h = {.op = SUP_ENDED, .size = sizeof(msg)},
+	        .generation = c->generation,
+	        .why = c->why,
+	};
+	memcpy(msg.key, c->is.key, SUP_KEY_LEN);
+	l->out.send_all(l->out.ctx, &msg, sizeof(msg));
+}
+
+/* ---- a container's life ---- */
+
+static void queue_run(struct live *l);
+
+static void container_end(struct live *l, struct container *c, enum sup_end why)
+{
+	if (c->state == LIVE_ENDING)
+		return;
+	c->state = LIVE_ENDING;
+	c->why = why;
+	c->since_ms = c->due_ms = clock_mono_ms();
+	for (struct hold *h; (h = TAILQ_FIRST(&c->holds));) {
+		TAILQ_REMOVE(&c->holds, h, link);
+		free(h);
+	}
+	c->n_holds = 0;
+	sandbox_kill(l->host, &c->sb);
+	if (c->sb.pid > 0)
+		c->due_ms += KILL_AGAIN_MS;
+}
+
+/* Ends a container that did not come up; whoever waits for this start gets the reason. */
+static void container_fail(struct live *l, struct container *c)
+{
+	struct waiter *w, *next;
+	log_text(LOG_WARN, "sandbox_failed", "%s: %s", c->fail.step, strerror(c->fail.errnum));
+	for (w = TAILQ_FIRST(&l->queue); w; w = next) {
+		next = TAILQ_NEXT(w, link);
+		if (w->m.h.op != SUP_CLAIM || w->on != c->generation)
+			continue;
+		answer_failed(l, w->gateway, w->m.h.seq, &c->fail);
+		TAILQ_REMOVE(&l->queue, w, link);
+		l->n_waiting--;
+		free(w);
+	}
+	container_end(l, c, SUP_END_INIT_DIED);
+}
+
+/* True when nothing is left of it and it is out of the table. */
+static bool container_try_remove(struct live *l, struct container *c)
+{
+	uint64_t now = clock_mono_ms();
+	if (c->sb.pid > 0) {
+		sandbox_kill(l->host, &c->sb);
+		c->due_ms = now + KILL_AGAIN_MS;
+		return false;
+	}
+	announce_end(l, c);
+	if (c->sb.control >= 0)
+		l->out.unwatch(l->out.ctx, c->sb.control);
+	if (!sandbox_remove(l->host, &c->sb)) {
+		c->due_ms = now + (c->looks < 20 ? 1 : 50);
+		if (++c->looks == 200)
+			log_text(LOG_ERROR, "sandbox_stuck",
+			        "%s: a mount or cgroup of it is still in use", c->sb.name);
+		return false;
+	}
+	TAILQ_REMOVE(&l->containers, c, link);
+	l->n_containers--;
+	free(c);
+	return true;
+}
+
+static struct container *container_start(struct live *l, const struct sup_claim *claim)
+{
+	struct container *c = mem_alloc(sizeof(*c));
+	c->is = *claim;
+	c->generation = ++l->last_id;
+	c->state = LIVE_STARTING;
+	c->started_ms = clock_mono_ms();
+	c->due_ms = c->started_ms + START_LIMIT_MS;
+	TAILQ_INIT(&c->holds);
+	TAILQ_INSERT_TAIL(&l->containers, c, link);
+	l->n_containers++;
+	struct sandbox_spec spec = {
+	        .key = c->is.key,
+	        .image = claim->image,
+	        .memory_mib = claim->memory_mib,
+	        .cpu_milli = claim->cpu_milli,
+	        .processes = claim->processes,
+	        .hostname = c->is.hostname,
+	};
+	int r = sandbox_prepare(l->host, c->generation, &c->sb, &c->fail);
+	if (r == 0)
+		r = sandbox_claim(l->host, &c->sb, &spec, &c->created, &c->fail);
+	if (r == 0 && l->out.watch(l->out.ctx, c->sb.control, c->generation) < 0)
+		r = fail_set(&c->fail, SUP_E_SYSTEM, errno, "watch init");
+	return c;
+}
+
+static void container_freeze(struct live *l, struct container *c, bool on)
+{
+	if (c->state != (on ? LIVE_RUNNING : LIVE_FROZEN))
+		return;
+	sandbox_freeze(l->host, &c->sb, on);
+	c->state = on ? LIVE_FROZEN : LIVE_RUNNING;
+}
+
+/* What it should be, given holders, keeping and room. */
+static void container_settle(struct live *l, struct container *c)
+{
+	bool wanted = c->n_holds > 0 || c->keep_ms > clock_mono_ms();
+	container_freeze(l, c, !wanted || l->out_of_room);
+}
+
+static bool container_is_idle(const struct container *c)
+{
+	return (c->state == LIVE_RUNNING || c->state == LIVE_FROZEN) && c->n_holds == 0 &&
+	       c->keep_ms <= clock_mono_ms();
+}
+
+static uint64_t idle_since(const struct container *c)
+{
+	return c->keep_ms > c->idle_ms ? c->keep_ms : c->idle_ms;
+}
+
+/* ---- requests ---- */
+
+static bool give_channel(struct live *l, struct container *c, struct waiter *w, struct fail *f)
+{
+	int pair[2];
+	if (c->n_holds >= INIT_MAX_CHANNELS)
+		return fail_set(f, SUP_E_CAPACITY, 0, "channels of this container"), false;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return fail_set(f, SUP_E_SYSTEM, errno, "socketpair"), false;
+	int r = sandbox_channel(&c->sb, pair[0]);
+	close(pair[0]);
+	if (r < 0) {
+		close(pair[1]);
+		return fail_set(f, SUP_E_SYSTEM, r, "send channel to init"), false;
+	}
+	struct hold *h = mem_alloc(sizeof(*h));
+	h->id = ++l->last_hold;
+	h->gateway = w->gateway;
+	TAILQ_INSERT_TAIL(&c->holds, h, link);
+	c->n_holds++;
+	container_settle(l, c);
+	struct sup_claimed msg = {
+	        .h = {.op = SUP_CLAIMED, .size = sizeof(msg), .seq = w->m.h.seq},
+	        .hold = h->id,
+	        .generation = c->generation,
+	        .how = c->told      ? SUP_WAS_LIVE
+	               : c->created ? SUP_CREATED
+	                            : SUP_WOKEN,
+	};
+	c->told = true;
+	l->out.send(l->out.ctx, w->gateway, &msg, sizeof(msg), pair[1]);
+	close(pair[1]);
+	return true;
+}
+
+static bool same_container(const struct sup_claim *a, const struct sup_claim *b)
+{
+	return memcmp(a->policy, b->policy, sizeof(a->policy)) == 0 && a->image == b->image &&
+	       a->memory_mib == b->memory_mib;
+}
+
+static bool refuse(struct live *l, struct waiter *w, uint32_t why, const char *step)
+{
+	answer_why(l, w->gateway, w->m.h.seq, why, step);
+	return true;
+}
+
+/* Waits on, or is out of time. */
+static bool wait_on(struct live *l, struct waiter *w, uint32_t why, const char *step)
+{
+	w->why = why;
+	if (clock_mono_ms() < w->deadline_ms)
+		return false;
+	return refuse(l, w, why, step);
+}
+
+static void extend(struct waiter *w)
+{
+	if (!w->extended)
+		w->deadline_ms = clock_mono_ms() + END_LIMIT_MS;
+	w->extended = true;
+}
+
+/* Ends the longest idle container (of a workspace, if given); false where none is idle. */
+static bool evict(struct live *l, const uint8_t *workspace)
+{
+	struct container *c, *oldest = NULL;
+	TAILQ_FOREACH(c, &l->containers, link)
+	{
+		if (!container_is_idle(c) ||
+		        (workspace && memcmp(c->is.workspace, workspace, 16) != 0))
+			continue;
+		if (!oldest || idle_since(c) < idle_since(oldest))
+			oldest = c;
+	}
+	if (!oldest)
+		return false;
+	container_end(l, oldest, SUP_END_EVICTED);
+	return true;
+}
+
+/* True when the claim may start a container now; else false, and something may be ending for it.
+ * *blocked counts the claims before it in this run of the queue that wait for room of all. */
+static bool has_room(struct live *l, struct waiter *w, uint32_t *blocked)
+{
+	const struct sup_claim *claim = &w->m.claim;
+	uint32_t ending = 0, mine = 0, mine_ending = 0, mine_blocked = 0;
+	struct container *c;
+	TAILQ_FOREACH(c, &l->containers, link)
+	{
+		bool same = memcmp(c->is.workspace, claim->workspace, 16) == 0;
+		ending += c->state == LIVE_ENDING;
+		mine += same;
+		mine_ending += same && c->state == LIVE_ENDING;
+	}
+	if (claim->workspace_live && mine >= claim->workspace_live) {
+		struct waiter *before;
+		TAILQ_FOREACH(before, &l->queue, link)
+		{
+			if (before == w)
+				break;
+			mine_blocked += before->for_space && memcmp(before->m.claim.workspace,
+			                                             claim->workspace, 16) == 0;
+		}
+		w->for_space = true;
+		w->why = SUP_E_WORKSPACE;
+		if (mine_ending > mine_blocked || evict(l, claim->workspace))
+			extend(w);
+		return false;
+	}
+	if (l->n_containers < l->limit)
+		return true;
+	w->why = SUP_E_CAPACITY;
+	if (ending > *blocked || evict(l, NULL))
+		extend(w);
+	++*blocked;
+	return false;
+}
+
+/* Whether a container that does not live can be started at all; true when it was refused. */
+static bool start_refused(struct live *l, struct waiter *w)
+{
+	const struct sup_claim *claim = &w->m.claim;
+	if (claim->image >= disk_images(l->host->disk))
+		return refuse(l, w, SUP_E_INVALID, "image");
+	if (claim->memory_mib > l->cfg->max_memory_mib)
+		return refuse(l, w, SUP_E_INVALID, "memory");
+	if (claim->cpu_milli > (uint32_t)sysconf(_SC_NPROCESSORS_CONF) * 1000)
+		return refuse(l, w, SUP_E_INVALID, "processors");
+	if ((claim->flags & SUP_CLAIM_MUST_EXIST) && !disk_home_exists(l->host->disk, claim->key))
+		return refuse(l, w, SUP_E_UNKNOWN, "no such container");
+	if (disk_room(l->host->disk) != DISK_ROOMY)
+		return refuse(l, w, SUP_E_DISK, "reserve of free disk");
+	return false;
+}
+
+/* A delete that stands behind a claim in the queue ended the container that the claim had in mind:
+ * it must be done with the home before the claim makes a new one. */
+static bool delete_waits(struct live *l, const uint8_t key[SUP_KEY_LEN])
+{
+	struct waiter *w;
+	TAILQ_FOREACH(w, &l->queue, link)
+	if (w->m.h.op == SUP_DELETE && memcmp(w->m.key.key, key, SUP_KEY_LEN) == 0)
+		return true;
+	return false;
+}
+
+/* The waiter_… functions return true when the request was answered. */
+static bool waiter_claim(struct live *l, struct waiter *w, uint32_t *blocked)
+{
+	struct container *c = find(l, w->m.claim.key);
+	struct fail f;
+	w->for_space = false;
+	if (l->stopping)
+		return refuse(l, w, SUP_E_STOPPING, "the server is going down");
+	if (c && c->state == LIVE_ENDING) {
+		extend(w);
+		w->on = 0;
+		return wait_on(l, w, SUP_E_SYSTEM, "end of the last sandbox");
+	}
+	if (c && !same_container(&c->is, &w->m.claim))
+		return refuse(l, w, SUP_E_POLICY, "policy, image or memory differs");
+	if (c && l->out_of_room)
+		return refuse(l, w, SUP_E_DISK, "reserve of free disk");
+	if (c && c->state == LIVE_STARTING) {
+		w->on = c->generation;
+		return false;
+	}
+	if (c) {
+		if (!give_channel(l, c, w, &f))
+			answer_failed(l, w->gateway, w->m.h.seq, &f);
+		return true;
+	}
+	if (delete_waits(l, w->m.claim.key))
+		return false;
+	if (start_refused(l, w))
+		return true;
+	if (!has_room(l, w, blocked))
+		return wait_on(l, w, w->why, w->for_space ? "limit of the workspace" : "no room");
+	c = container_start(l, &w->m.claim);
+	if (c->fail.step) {
+		answer_failed(l, w->gateway, w->m.h.seq, &c->fail);
+		container_fail(l, c);
+		return true;
+	}
+	w->on = c->generation;
+	return false;
+}
+
+static bool waiter_sleep(struct live *l, struct waiter *w)
+{
+	struct container *c = find(l, w->m.key.key);
+	if (c && w->on == 0) {
+		if (c->state == LIVE_STARTING || c->n_holds > 0)
+			return refuse(l, w, SUP_E_BUSY, "it has holders");
+		w->on = c->generation;
+		container_end(l, c, SUP_END_ASKED);
+	}
+	if (c && c->generation == w->on)
+		return wait_on(l, w, SUP_E_SYSTEM, "end of the sandbox");
+	answer_done(l, w->gateway, w->m.h.seq);
+	return true;
+}
+
+static bool waiter_delete(struct live *l, struct waiter *w)
+{
+	struct container *c = find(l, w->m.key.key);
+	if (c) {
+		container_end(l, c, SUP_END_DELETED);
+		return wait_on(l, w, SUP_E_SYSTEM, "end of the sandbox");
+	}
+	int r = disk_home_delete(l->host->disk, w->m.key.key);
+	if (r < 0)
+		answer_failed(l, w->gateway, w->m.h.seq,
+		        &(struct fail){.why = SUP_E_SYSTEM, .errnum = -r, .step = "remove home"});
+	else
+		answer_done(l, w->gateway, w->m.h.seq);
+	return true;
+}
+
+static void queue_run(struct live *l)
+{
+	uint32_t blocked = 0;
+	struct waiter *w, *next;
+	for (w = TAILQ_FIRST(&l->queue); w; w = next) {
+		bool deletes = w->m.h.op == SUP_DELETE;
+		bool answered = w->m.h.op == SUP_CLAIM   ? waiter_claim(l, w, &blocked)
+		                : w->m.h.op == SUP_SLEEP ? waiter_sleep(l, w)
+		                                         : waiter_delete(l, w);
+		next = TAILQ_NEXT(w, link);
+		if (!answered)
+			continue;
+		TAILQ_REMOVE(&l->queue, w, link);
+		l->n_waiting--;
+		free(w);
+		if (deletes) { /* claims before it may have waited for it; each delete is answered
+			          once */
+			next = TAILQ_FIRST(&l->queue);
+			blocked = 0;
+		}
+	}
+}
+
+static void request_queued(struct live *l, uint32_t gateway, const union message *m)
+{
+	if (l->n_waiting >= MAX_WAITING) {
+		answer_why(l, gateway, m->h.seq, SUP_E_CAPACITY, "too many requests wait");
+		return;
+	}
+	struct waiter *w = mem_alloc(sizeof(*w));
+	w->m = *m;
+	w->gateway = gateway;
+	w->deadline_ms = clock_mono_ms() + (m->h.op == SUP_CLAIM ? m->claim.wait_ms : END_LIMIT_MS);
+	TAILQ_INSERT_TAIL(&l->queue, w, link);
+	l->n_waiting++;
+	queue_run(l);
+}
+
+static void request_cancel(struct live *l, uint32_t gateway, uint32_t seq)
+{
+	struct waiter *w, *next;
+	for (w = TAILQ_FIRST(&l->queue); w; w = next) {
+		next = TAILQ_NEXT(w, link);
+		if (w->gateway != gateway || w->m.h.op != SUP_CLAIM || w->m.h.seq != seq)
+			continue;
+		TAILQ_REMOVE(&l->queue, w, link);
+		l->n_waiting--;
+		free(w);
+	}
+}
+
+static void hold_end(struct live *l, struct container *c, struct hold *h)
+{
+	TAILQ_REMOVE(&c->holds, h, link);
+	free(h);
+	if (--c->n_holds > 0)
+		return;
+	c->idle_ms = clock_mono_ms();
+	container_settle(l, c);
+}
+
+/* A hold that is unknown may have ended with its container; one of another gateway is not this
+ * one's. */
+static void request_release(struct live *l, uint32_t gateway, uint64_t id)
+{
+	struct container *c;
+	struct hold *h;
+	TAILQ_FOREACH(c, &l->containers, link)
+	TAILQ_FOREACH(h, &c->holds, link)
+	if (h->id == id && h->gateway == gateway) {
+		hold_end(l, c, h);
+		queue_run(l);
+		return;
+	}
+}
+
+static void request_keep(struct live *l, uint32_t gateway, const struct sup_keep *m)
+{
+	struct container *c = find(l, m->key);
+	if (!c || c->state == LIVE_STARTING || c->state == LIVE_ENDING) {
+		answer_why(l, gateway, m->h.seq, SUP_E_UNKNOWN, "not live");
+		return;
+	}
+	c->keep_ms = m->keep_ms ? clock_mono_ms() + m->keep_ms : 0;
+	container_settle(l, c);
+	answer_done(l, gateway, m->h.seq);
+	queue_run(l);
+}
+
+static void request_status(struct live *l, uint32_t gateway, const struct sup_key *m)
+{
+	struct sup_status msg = {.h = {.op = SUP_STATUS_IS, .size = sizeof(msg), .seq = m->h.seq}};
+	struct container *c = find(l, m->key);
+	if (l->host && disk_home_exists(l->host->disk, m->key)) {
+		msg.state = SUP_ST_ASLEEP;
+		msg.home_used_bytes = disk_home_used(l->host->disk, m->key);
+	}
+	if (c && c->state != LIVE_ENDING) {
+		msg.state = c->state == LIVE_FROZEN ? SUP_ST_FROZEN : SUP_ST_RUNNING;
+		msg.holders = c->n_holds;
+		msg.generation = c->generation;
+		msg.idle_ms =
+		        c->n_holds || c->state == LIVE_STARTING ? 0 : clock_mono_ms() - c->idle_ms;
+	}
+	l->out.send(l->out.ctx, gateway, &msg, sizeof(msg), -1);
+}
+
+void live_request(struct live *l, uint32_t gateway, const union message *m)
+{
+	if (!l->host && m->h.op != SUP_STATUS && m->h.op != SUP_CANCEL && m->h.op != SUP_RELEASE) {
+		answer_why(l, gateway, m->h.seq, SUP_E_SYSTEM, "sandbox: off");
+		return;
+	}
+	switch (m->h.op) {
+	case SUP_CLAIM:
+	case SUP_SLEEP:
+	case SUP_DELETE:
+		request_queued(l, gateway, m);
+		break;
+	case SUP_CANCEL:
+		request_cancel(l, gateway, m->h.seq);
+		break;
+	case SUP_RELEASE:
+		request_release(l, gateway, m->hold.hold);
+		break;
+	case SUP_KEEP:
+		request_keep(l, gateway, &m->keep);
+		break;
+	case SUP_STATUS:
+		request_status(l, gateway, &m->key);
+		break;
+	default:
+		BUG("op %u passed message_check", m->h.op);
+	}
+}
+
+/* ---- events ---- */
+
+void live_gateway_gone(struct live *l, uint32_t gateway)
+{
+	struct waiter *w, *next_w;
+	for (w = TAILQ_FIRST(&l->queue); w; w = next_w) {
+		next_w = TAILQ_NEXT(w, link);
+		/* A delete that was asked for is carried out all the same; its answer has no
+		 * reader. */
+		if (w->gateway != gateway || w->m.h.op == SUP_DELETE)
+			continue;
+		TAILQ_REMOVE(&l->queue, w, link);
+		l->n_waiting--;
+		free(w);
+	}
+	struct container *c;
+	TAILQ_FOREACH(c, &l->containers, link)
+	{
+		struct hold *h, *next;
+		for (h = TAILQ_FIRST(&c->holds); h; h = next) {
+			next = TAILQ_NEXT(h, link);
+			if (h->gateway == gateway)
+				hold_end(l, c, h);
+		}
+	}
+	queue_run(l);
+}
+
+static void container_ready(struct live *l, struct container *c)
+{
+	c->state = LIVE_RUNNING;
+	c->was_live = true;
+	c->idle_ms = clock_mono_ms();
+	LOG(LOG_INFO, "sandbox_ready", LOG_S("sandbox", c->sb.name), LOG_N("created", c->created),
+	        LOG_N("ms", c->idle_ms - c->started_ms));
+	queue_run(l);
+	container_settle(l, c); /* all who waited may have gone */
+}
+
+void live_control(struct live *l, uint64_t id)
+{
+	struct container *c;
+	TAILQ_FOREACH(c, &l->containers, link)
+	if (c->generation == id)
+		break;
+	if (!c || c->sb.control < 0)
+		return;
+	struct fail f;
+	switch (sandbox_read(&c->sb, &f, c->fail_text)) {
+	case SANDBOX_NOTHING:
+	case SANDBOX_PREPARED:
+		return;
+	case SANDBOX_READY:
+		if (c->state == LIVE_STARTING)
+			container_ready(l, c);
+		return;
+	case SANDBOX_GONE:
+		fail_set(&f, SUP_E_SYSTEM, 0, "init ended");
+		break;
+	case SANDBOX_BROKEN:
+		break;
+	}
+	/* Readable for ever from now on: watch it no more. */
+	l->out.unwatch(l->out.ctx, c->sb.control);
+	sys_close(&c->sb.control);
+	if (c->state == LIVE_STARTING) {
+		c->fail = f;
+		container_fail(l, c);
+	} else {
+		container_end(l, c, SUP_END_INIT_DIED);
+	}
+}
+
+bool live_reaped(struct live *l, pid_t pid)
+{
+	struct container *c;
+	TAILQ_FOREACH(c, &l->containers, link)
+	if (c->sb.pid == pid)
+		break;
+	if (!c)
+		return false;
+	c->sb.pid = 0;
+	if (c->state == LIVE_STARTING) {
+		fail_set(&c->fail, SUP_E_SYSTEM, 0, "init ended");
+		container_fail(l, c);
+	}
+	container_end(l, c, SUP_END_INIT_DIED);
+	if (container_try_remove(l, c))
+		queue_run(l);
+	return true;
+}
+
+/* Under half of the reserve nothing may write: no image must ever meet a full disk. */
+static void room_check(struct live *l, uint64_t now)
+{
+	if (now < l->room_due_ms || !l->host)
+		return;
+	l->room_due_ms = now + ROOM_CHECK_MS;
+	if (l->n_containers == 0 && !l->out_of_room)
+		return;
+	enum disk_room room = disk_room(l->host->disk);
+	if (l->out_of_room ? room != DISK_ROOMY : room != DISK_HALF_RESERVE)
+		return;
+	l->out_of_room = !l->out_of_room;
+	log_text(l->out_of_room ? LOG_ERROR : LOG_INFO, "disk_reserve", "%s",
+	        l->out_of_room ? "free disk is under half of the reserve: all containers are frozen"
+	                       : "free disk is above the reserve again");
+	struct container *c;
+	TAILQ_FOREACH(c, &l->containers, link)
+	container_settle(l, c);
+}
+
+/* Does what is due for one container; returns true when it left the table. */
+static bool container_tick(struct live *l, struct container *c, uint64_t now)
+{
+	if (c->state == LIVE_ENDING)
+		return c->due_ms <= now && container_try_remove(l, c);
+	if (c->state == LIVE_STARTING) {
+		if (c->due_ms <= now) {
+			fail_set(&c->fail, SUP_E_SYSTEM, ETIMEDOUT, "wait for init");
+			container_fail(l, c);
+		}
+		return false;
+	}
+	if (!container_is_idle(c))
+		return false;
+	container_settle(l, c);
+	if (l->cfg->sleep_after_ms && now >= idle_since(c) + l->cfg->sleep_after_ms)
+		container_end(l, c, SUP_END_IDLE);
+	return false;
+}
+
+/* When the container wants to be looked at again. */
+static uint64_t container_due(const struct live *l, const struct container *c)
+{
+	if (c->state == LIVE_ENDING || c->state == LIVE_STARTING)
+		return c->due_ms;
+	if (c->n_holds > 0)
+		return UINT64_MAX;
+	if (c->state == LIVE_RUNNING && c->keep_ms)
+		return c->keep_ms;
+	return l->cfg->sleep_after_ms ? idle_since(c) + l->cfg->sleep_after_ms : UINT64_MAX;
+}
+
+int live_tick(struct live *l)
+{
+	uint64_t now = clock_mono_ms(), due = now + 10000;
+	struct container *c, *next;
+	room_check(l, now);
+	for (c = TAILQ_FIRST(&l->containers); c; c = next) {
+		next = TAILQ_NEXT(c, link);
+		container_tick(l, c, now);
+	}
+	queue_run(l);
+	now = clock_mono_ms();
+	TAILQ_FOREACH(c, &l->containers, link)
+	if (container_due(l, c) < due)
+		due = container_due(l, c);
+	struct waiter *w;
+	TAILQ_FOREACH(w, &l->queue, link)
+	if (w->deadline_ms < due && !(w->m.h.op == SUP_CLAIM && w->on))
+		due = w->deadline_ms;
+	if (l->host && (l->n_containers || l->out_of_room) && l->room_due_ms < due)
+		due = l->room_due_ms;
+	return due <= now ? 0 : (int)(due - now);
+}
+
+/* ---- beginning and end ---- */
+
+static uint32_t live_limit(const struct sup_config *cfg)
+{
+	uint64_t limit = cfg->live;
+	if (limit == 0) { /* memory × 0.8 ÷ a container's, twice over (DESIGN section 8) */
+		uint64_t mib =
+		        (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) >> 20;
+		limit = mib * 8 / 10 / cfg->memory_mib * 2;
+	}
+	limit = limit < 1 ? 1 : limit;
+	return limit > cfg->n_leases ? cfg->n_leases : (uint32_t)limit;
+}
+
+struct live *live_new(
+        struct sandbox_host *host, const struct sup_config *cfg, const struct live_out *out)
+{
+	struct live *l = mem_alloc(sizeof(*l));
+	l->host = host;
+	l->cfg = cfg;
+	l->out = *out;
+	l->limit = host ? live_limit(cfg) : 0;
+	l->last_id = LIVE_FIRST_ID;
+	TAILQ_INIT(&l->containers);
+	TAILQ_INIT(&l->queue);
+	return l;
+}
+
+void live_stop(struct live *l)
+{
+	struct container *c;
+	l->stopping = true;
+	TAILQ_FOREACH(c, &l->containers, link)
+	container_end(l, c, SUP_END_ASKED);
+	queue_run(l);
+}
+
+bool live_empty(const struct live *l)
+{
+	return TAILQ_EMPTY(&l->containers);
+}
+
+struct live *live_free(struct live *l)
+{
+	if (!l)
+		return NULL;
+	for (struct waiter *w; (w = TAILQ_FIRST(&l->queue));) {
+		TAILQ_REMOVE(&l->queue, w, link);
+		free(w);
+	}
+	free(l);
+	return NULL;
+}

@@ -1,0 +1,75 @@
+#include "supervisor/message.h"
+
+#include <stdbool.h>
+
+#define DAY_MS (24ULL * 3600 * 1000)
+
+static size_t size_of_op(uint16_t op)
+{
+	switch (op) {
+	case SUP_CLAIM:
+		return sizeof(struct sup_claim);
+	case SUP_CANCEL:
+		return sizeof(struct sup_simple);
+	case SUP_RELEASE:
+		return sizeof(struct sup_hold);
+	case SUP_SLEEP:
+	case SUP_DELETE:
+	case SUP_STATUS:
+		return sizeof(struct sup_key);
+	case SUP_KEEP:
+		return sizeof(struct sup_keep);
+	default:
+		return 0;
+	}
+}
+
+/* [a-z0-9-], not empty, at least one NUL at the end and only NULs after the first. */
+static bool hostname_sound(const char name[64])
+{
+	size_t n = 0;
+	while (n < 64 && ((name[n] >= 'a' && name[n] <= 'z') ||
+	                         (name[n] >= '0' && name[n] <= '9') || name[n] == '-'))
+		n++;
+	if (n == 0 || n == 64)
+		return false;
+	for (size_t i = n; i < 64; i++)
+		if (name[i] != '\0')
+			return false;
+	return true;
+}
+
+static const char *claim_check(const struct sup_claim *c)
+{
+	if (c->memory_mib < 16)
+		return "memory_mib";
+	if (c->cpu_milli < 50)
+		return "cpu_milli";
+	if (c->processes < 16 || c->processes > 32768)
+		return "processes";
+	if (c->wait_ms > 60000)
+		return "wait_ms";
+	if (!hostname_sound(c->hostname))
+		return "hostname";
+	if (c->flags & ~SUP_CLAIM_MUST_EXIST)
+		return "flags";
+	return NULL;
+}
+
+const char *message_check(const union message *m, size_t len, size_t n_fds)
+{
+	if (n_fds != 0)
+		return "a descriptor";
+	if (len < sizeof(m->h) || len > sizeof(m->bytes))
+		return "length";
+	size_t size = size_of_op(m->h.op);
+	if (size == 0)
+		return "op";
+	if (len != size || m->h.size != size)
+		return "size";
+	if (m->h.op == SUP_CLAIM)
+		return claim_check(&m->claim);
+	if (m->h.op == SUP_KEEP && m->keep.keep_ms > 31 * DAY_MS)
+		return "keep_ms";
+	return NULL;
+}

@@ -1,0 +1,347 @@
+/*
+ * Theory of operation.
+ *
+ * prepare: groups are made; the thread enters a new network namespace and clones a child into new
+ * user, pid, mount, ipc and uts namespaces (into its cgroup where that is possible); the thread
+ * goes back; the child's id maps are written and one byte is sent. The child meanwhile entered its
+ * v1 groups through inherited descriptors and made its cgroup namespace; on the byte it becomes
+ * root of its user namespace and executes init out of a sealed memfd, with its end of the control
+ * socket as descriptor 3 and nothing else. INIT_SETUP waits in the socket by then.
+ *
+ * claim: limits, home and root are made and handed over by INIT_CLAIM, at once: the messages queue.
+ * init's answers come to the caller's loop.
+ *
+ * The end: killing init ends its pid namespace, and the kernel lets init be reaped only when all
+ * others in it are gone, and with them the mount namespace. What may lag is a cgroup or a loop
+ * device in use for a moment longer; sandbox_remove is called until they are free, and only then is
+ * the lease given back.
+ */
+#include "supervisor/sandbox.h"
+
+#include "base/str.h"
+#include "init/init_image.h"
+#include "supervisor/netns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+
+static int seal_init(void)
+{
+	_cleanup_close_ int fd = (int)syscall(
+	        SYS_memfd_create, "brig-init", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+	if (fd < 0 && errno == EINVAL) /* before 6.3 all memfds may be executed */
+		fd = memfd_create("brig-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	for (size_t at = 0; at < init_image_len;) {
+		ssize_t n = write(fd, init_image + at, init_image_len - at);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		at += n > 0 ? (size_t)n : 0;
+	}
+	if (fchmod(fd, 0555) < 0 ||
+	        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) <
+	                0)
+		return -errno;
+	return steal_fd(fd);
+}
+
+int sandbox_host_open(const struct sup_config *cfg, struct sandbox_host *h, struct error *err)
+{
+	h->cfg = cfg;
+	h->net_ns = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (h->net_ns < 0)
+		return error_errno(err, errno, "open /proc/self/ns/net");
+	h->init_image = seal_init();
+	if (h->init_image < 0)
+		return error_errno(err, -h->init_image, "put init in a memfd");
+	h->leases = lease_table_new(cfg);
+	return 0;
+}
+
+void sandbox_host_close(struct sandbox_host *h)
+{
+	sys_close(&h->net_ns);
+	sys_close(&h->init_image);
+	h->leases = lease_table_free(h->leases);
+}
+
+struct child {
+	int attach[CGROUP_MAX_FDS];
+	int n_attach, n_before; /* those before the cgroup namespace is made */
+	int control;
+	int init_image;
+	bool report; /* send one byte once all groups are entered */
+};
+
+/* In the child, which shares nothing with us but read-only copies; every failure is an exit code
+ * that says which step it was. */
+static _Noreturn void child_run(const struct child *c)
+{
+	char go;
+	sigset_t none;
+	for (int i = 0; i < c->n_before; i++)
+		if (write(c->attach[i], "0", 1) != 1)
+			_exit(101);
+	if (unshare(CLONE_NEWCGROUP) < 0)
+		_exit(102);
+	for (int i = c->n_before; i < c->n_attach; i++)
+		if (write(c->attach[i], "0", 1) != 1)
+			_exit(103);
+	if (c->report && send(c->control, "e", 1, MSG_NOSIGNAL) != 1)
+		_exit(103);
+	if (recv(c->control, &go, 1, 0) != 1)
+		_exit(104);
+	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || setgroups(0, NULL) < 0)
+		_exit(105);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		_exit(106);
+	/* 10 and 11 keep clear of what is moved. */
+	int control = fcntl(c->control, F_DUPFD_CLOEXEC, 10),
+	    image = fcntl(c->init_image, F_DUPFD_CLOEXEC, 10);
+	if (control < 0 || image < 0 || dup2(control, INIT_CONTROL_FD) < 0 ||
+	        dup3(image, INIT_CONTROL_FD + 1, O_CLOEXEC) < 0)
+		_exit(107);
+	if (syscall(SYS_close_range, INIT_CONTROL_FD + 2, ~0U, 0) < 0 ||
+	        syscall(SYS_close_range, 0, 2, 0) < 0)
+		_exit(108);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	char title[] = "brig: init";
+	char *argv[] = {title, NULL}, *env[] = {NULL};
+	syscall(SYS_execveat, INIT_CONTROL_FD + 1, "", argv, env, AT_EMPTY_PATH);
+	_exit(109);
+}
+
+static int clone_child(struct sandbox_host *h, struct sandbox *sb, struct child *c, struct fail *f)
+{
+	_cleanup_close_ int group = cgroup_open_clone(&h->cgroup, sb->name);
+	struct clone_args args = {
+	        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS |
+	                 CLONE_PIDFD,
+	        .pidfd = (uintptr_t)&sb->pidfd,
+	        .exit_signal = SIGCHLD,
+	};
+	if (group >= 0) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)group;
+	} else if (h->cgroup.mode != INIT_CG_V1) {
+		return fail_set(f, SUP_E_SYSTEM, errno, "open cgroup");
+	}
+	if (netns_enter(h->net_ns, f) < 0)
+		return -1;
+	long pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (pid == 0)
+		child_run(c);
+	int errnum = errno;
+	netns_leave(h->net_ns);
+	if (pid < 0)
+		return fail_set(f, SUP_E_SYSTEM, errnum, "clone");
+	sb->pid = (pid_t)pid;
+	return 0;
+}
+
+/* Waits for the child's report. Only our own few lines run in it by now, so this ends soon or the
+ * host is in trouble. */
+static int await_entry(struct sandbox_host *h, struct sandbox *sb, struct fail *f)
+{
+	struct pollfd p = {.fd = sb->control, .events = POLLIN};
+	char byte;
+	int r = poll(&p, 1, 2000) == 1 && recv(sb->control, &byte, 1, MSG_DONTWAIT) == 1
+	                ? 0
+	                : -ETIMEDOUT;
+	if (r == 0)
+		r = cgroup_settle(&h->cgroup, sb->name);
+	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "enter cgroups") : 0;
+}
+
+static int start_child(struct sandbox_host *h, struct sandbox *sb, struct fail *f)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return fail_set(f, SUP_E_SYSTEM, errno, "socketpair");
+	sb->control = pair[0];
+	struct child c = {.control = pair[1],
+	        .init_image = h->init_image,
+	        .report = cgroup_needs_entry(&h->cgroup)};
+	int r = c.n_attach = cgroup_open_attach(&h->cgroup, sb->name, c.attach, f);
+	c.n_before = c.n_attach - (h->cgroup.ns_delegate ? 1 : 0);
+	if (r >= 0)
+		r = clone_child(h, sb, &c, f);
+	for (int i = 0; i < c.n_attach; i++)
+		close(c.attach[i]);
+	close(pair[1]);
+	if (r == 0 && c.report)
+		r = await_entry(h, sb, f);
+	return r;
+}
+
+static int send_setup(struct sandbox_host *h, struct sandbox *sb, struct fail *f)
+{
+	_cleanup_close_ int dev = -1;
+	if (disk_dev_mount(h->disk, sb->userns, &dev, f) < 0)
+		return -1;
+	_cleanup_close_ int run = cgroup_open_run(&h->cgroup, sb->name);
+	_cleanup_close_ int oom = h->cgroup.limit->open_oom(&h->cgroup, sb->name);
+	if (run < 0 || oom < 0)
+		return fail_set(f, SUP_E_SYSTEM, run < 0 ? run : oom, "open cgroup");
+	struct init_setup msg = {
+	        .h = {.op = INIT_SETUP, .size = sizeof(msg)},
+	        .cgroups = h->cgroup.mode,
+	        .init_uid = SANDBOX_INIT_UID,
+	};
+	int r = sys_send(sb->control, &msg, sizeof(msg), (int[]){dev, run, oom}, 3);
+	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "send to init") : 0;
+}
+
+int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
+{
+	*sb = (struct sandbox){.pidfd = -1,
+	        .control = -1,
+	        .userns = -1,
+	        .home = DISK_IMAGE_NONE,
+	        .scratch = DISK_IMAGE_NONE};
+	str_format(sb->name, sizeof(sb->name), "c%llu", (unsigned long long)number);
+	if (lease_take(h->leases, &sb->lease, f) < 0)
+		return -1;
+	sb->has_lease = true;
+	uid_t first = sup_uid_lease(h->cfg, sb->lease);
+	if (cgroup_make(&h->cgroup, sb->name, first + SANDBOX_INIT_UID, f) < 0)
+		return -1;
+	sb->has_cgroup = true;
+	if (start_child(h, sb, f) < 0)
+		return -1;
+	int r = sys_map_ids(sb->pid, 0, first);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "map ids");
+	char path[64];
+	str_format(path, sizeof(path), "/proc/%d/ns/user", (int)sb->pid);
+	sb->userns = open(path, O_RDONLY | O_CLOEXEC);
+	if (sb->userns < 0)
+		return fail_set(f, SUP_E_SYSTEM, errno, "open user namespace");
+	r = sys_send(sb->control, "g", 1, NULL, 0);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "start init");
+	return send_setup(h, sb, f);
+}
+
+int sandbox_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
+        bool *ret_created, struct fail *f)
+{
+	struct cgroup_limits limits = {
+	        (uint64_t)spec->memory_mib << 20, spec->processes, spec->cpu_milli};
+	_cleanup_close_ int home = -1, root = -1;
+	if (cgroup_limit(&h->cgroup, sb->name, &limits, f) < 0)
+		return -1;
+	if (disk_home_mount(h->disk, spec->key, lease_home_userns(h->leases, sb->lease), &sb->home,
+	            &home, ret_created, f) < 0)
+		return -1;
+	if (disk_root_mount(h->disk, spec->image, sb->userns, sup_uid_lease(h->cfg, sb->lease),
+	            &sb->scratch, &root, f) < 0)
+		return -1;
+	sys_close(&sb->userns);
+	/* Memory in tmpfs counts on the container: a full one must fail with no space, not kill. */
+	struct init_claim msg = {
+	        .h = {.op = INIT_CLAIM, .size = sizeof(msg)},
+	        .tmp_mib = spec->memory_mib / 2,
+	        .shm_mib = spec->memory_mib < 256 ? spec->memory_mib / 4 : 64,
+	        .memory_mib = spec->memory_mib,
+	        .cpu_milli = spec->cpu_milli,
+	};
+	str_copy(msg.hostname, sizeof(msg.hostname), str_of(spec->hostname));
+	int r = sys_send(sb->control, &msg, sizeof(msg), (int[]){root, home}, 2);
+	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "send to init") : 0;
+}
+
+/* Checks the words of an init that may have been taken over: its text is printable and ends. */
+static void broken_text(const struct init_broken *msg, char text[64])
+{
+	size_t n = 0;
+	while (n < sizeof(msg->step) && msg->step[n] >= ' ' && msg->step[n] <= '~') {
+		text[n] = msg->step[n];
+		n++;
+	}
+	text[n] = '\0';
+}
+
+enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64])
+{
+	union {
+		struct init_header h;
+		struct init_broken broken;
+	} msg;
+	int fds[4];
+	size_t n_fds;
+	ssize_t n = sys_recv(sb->control, &msg, sizeof(msg), fds, &n_fds);
+	for (size_t i = 0; i < n_fds && n_fds <= 4; i++)
+		close(fds[i]);
+	if (n == -EAGAIN)
+		return SANDBOX_NOTHING;
+	if (n <= 0)
+		return SANDBOX_GONE;
+	text[0] = '\0';
+	bool sound = n_fds == 0 && n >= (ssize_t)sizeof(msg.h) && msg.h.size == n;
+	if (sound && msg.h.op == INIT_PREPARED && n == sizeof(msg.h))
+		return SANDBOX_PREPARED;
+	if (sound && msg.h.op == INIT_READY && n == sizeof(msg.h))
+		return SANDBOX_READY;
+	if (sound && msg.h.op == INIT_BROKEN && n == sizeof(msg.broken)) {
+		broken_text(&msg.broken, text);
+		fail_set(f, SUP_E_SYSTEM, (int)(msg.broken.errnum & 0xfff), text);
+		return SANDBOX_BROKEN;
+	}
+	fail_set(f, SUP_E_SYSTEM, EPROTO, "init broke the protocol");
+	return SANDBOX_BROKEN;
+}
+
+int sandbox_channel(struct sandbox *sb, int fd)
+{
+	struct init_header msg = {.op = INIT_CHANNEL, .size = sizeof(msg)};
+	return sys_send(sb->control, &msg, sizeof(msg), &fd, 1);
+}
+
+void sandbox_freeze(struct sandbox_host *h, struct sandbox *sb, bool on)
+{
+	cgroup_freeze(&h->cgroup, sb->name, on);
+}
+
+void sandbox_kill(struct sandbox_host *h, struct sandbox *sb)
+{
+	if (sb->has_cgroup)
+		cgroup_kill(&h->cgroup, sb->name);
+	if (sb->pid > 0 && sb->pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, sb->pidfd, SIGKILL, NULL, 0);
+}
+
+bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
+{
+	sys_close(&sb->control);
+	sys_close(&sb->pidfd);
+	sys_close(&sb->userns);
+	if (sb->pid > 0)
+		return false;
+	bool home = disk_image_release(&sb->home), scratch = disk_image_release(&sb->scratch);
+	if (sb->has_cgroup && cgroup_remove(&h->cgroup, sb->name) == 0)
+		sb->has_cgroup = false;
+	if (!home || !scratch || sb->has_cgroup)
+		return false;
+	if (sb->has_lease)
+		lease_return(h->leases, sb->lease);
+	sb->has_lease = false;
+	return true;
+}

@@ -1,0 +1,72 @@
+/*
+ * One sandbox: from prepare (namespaces, cgroups, init waiting; no guest byte seen) over claim
+ * (limits, root, home) to the moment when nothing of it is left. Nothing here waits for init: the
+ * caller's loop watches `control` and `pid` and calls sandbox_read, sandbox_reaped, sandbox_remove.
+ */
+#ifndef BRIG_SUPERVISOR_SANDBOX_H
+#define BRIG_SUPERVISOR_SANDBOX_H
+
+#include "supervisor/cgroup.h"
+#include "supervisor/disk.h"
+#include "supervisor/lease.h"
+
+/* init's own id inside: below nobody, above what distributions give to accounts. */
+#define SANDBOX_INIT_UID 65533
+
+/* What all sandboxes of this supervisor share. */
+struct sandbox_host {
+	const struct sup_config *cfg;
+	struct cgroup_host cgroup;
+	struct disk *disk;
+	struct lease_table *leases;
+	int init_image; /* sealed memfd */
+	int net_ns;     /* the host's */
+};
+
+struct sandbox {
+	char name[CGROUP_NAME_MAX];
+	pid_t pid; /* of init, in our pid namespace; 0 once reaped */
+	int pidfd;
+	int control; /* our end of init's control socket */
+	int userns;  /* the sandbox's own, until it is claimed */
+	bool has_lease, has_cgroup;
+	uint32_t lease;
+	struct disk_image home, scratch;
+};
+
+struct sandbox_spec {
+	const uint8_t *key; /* SUP_KEY_LEN bytes */
+	uint32_t image;
+	uint32_t memory_mib, cpu_milli, processes;
+	const char *hostname;
+};
+
+/* Opens what struct sandbox_host shares beyond cgroup and disk. */
+int sandbox_host_open(const struct sup_config *cfg, struct sandbox_host *h, struct error *err);
+void sandbox_host_close(struct sandbox_host *h);
+
+/* On failure (-1, f) nothing is left but what sandbox_kill and sandbox_remove still take away. */
+int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f);
+int sandbox_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
+        bool *ret_created, struct fail *f);
+
+enum sandbox_event {
+	SANDBOX_NOTHING,
+	SANDBOX_PREPARED,
+	SANDBOX_READY,
+	SANDBOX_BROKEN,
+	SANDBOX_GONE
+};
+/* Takes one message of init's. BROKEN (with f: its own words, or that it broke the protocol) and
+ * GONE (end-of-file) are to be followed by sandbox_kill. step is kept in `text`. */
+enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64]);
+
+/* Gives init one more channel; 0 or a negative errno. The descriptor stays the caller's. */
+int sandbox_channel(struct sandbox *sb, int fd);
+void sandbox_freeze(struct sandbox_host *h, struct sandbox *sb, bool on);
+/* Kills init and all that it started; may be repeated. */
+void sandbox_kill(struct sandbox_host *h, struct sandbox *sb);
+/* After init was reaped: takes away what is left. False: something is still in use, call again. */
+bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb);
+
+#endif

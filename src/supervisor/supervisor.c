@@ -1,0 +1,492 @@
+/*
+ * Theory of operation.
+ *
+ * One thread, one epoll instance: gateways' sockets, inits' control sockets, and a pipe that signal
+ * handlers write to. Nothing in the loop waits for another process. What a gateway sends is checked
+ * by message_check and acted on by live.c; what init sends goes to live.c.
+ *
+ * A gateway that breaks the protocol, or does not read what it is sent, is dropped: its socket is
+ * closed, it is killed, its holds end, and it is started again. One that keeps dying ends the
+ * server.
+ *
+ * The end: the first SIGTERM or SIGINT is passed to the gateways, which let turns finish; claims go
+ * on working for them. When all have ended, or grace is over, or a second signal came, what is left
+ * is killed: gateways, then sandboxes, whose mounts and groups are waited for; then our own are
+ * removed.
+ */
+#include "supervisor/supervisor.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "supervisor/check.h"
+#include "supervisor/live.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define QUICK_DEATH_MS   10000
+#define MAX_QUICK_DEATHS 5
+#define END_LIMIT_MS     30000
+#define SOCKET_BYTES     (1 << 20)
+#define ID_SIGNAL        SUP_MAX_GATEWAYS /* gateways have their index as id */
+
+struct gateway {
+	pid_t pid; /* 0: not running */
+	int sock;  /* -1: closed; while pid is set, it broke the protocol and is on its way out */
+	uint64_t started_ms;
+	uint64_t start_due_ms; /* when to start it again */
+	uint32_t quick_deaths;
+	bool drop; /* to be dropped by the loop */
+};
+
+struct supervisor {
+	const struct sup_config *cfg;
+	sup_spawn_gateway_fn spawn;
+	void *spawn_ctx;
+	int epoll;
+	int signal_pipe[2];
+	sigset_t signals, old_mask;
+	struct sandbox_host host;
+	struct live *live;
+	struct gateway gateways[SUP_MAX_GATEWAYS];
+	bool draining;
+	uint64_t drain_end_ms;
+	struct error failure; /* code 0: none */
+};
+
+/* The two things a handler may know. A child that has not yet set its own handlers is not us. */
+static int signal_fd = -1;
+static pid_t signal_owner;
+
+static void on_signal(int number)
+{
+	int saved = errno;
+	char byte = (char)number;
+	if (getpid() == signal_owner && write(signal_fd, &byte, 1) < 0) {
+		/* A full pipe already wakes the loop. */
+	}
+	errno = saved;
+}
+
+static int watch(void *ctx, int fd, uint64_t id)
+{
+	struct supervisor *s = ctx;
+	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = id};
+	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev);
+}
+
+static void unwatch(void *ctx, int fd)
+{
+	struct supervisor *s = ctx;
+	epoll_ctl(s->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+/* ---- gateways ---- */
+
+static void gateway_send(void *ctx, uint32_t index, const void *msg, size_t len, int fd)
+{
+	struct supervisor *s = ctx;
+	struct gateway *g = &s->gateways[index];
+	if (g->sock < 0 || g->drop)
+		return;
+	int r = sys_send(g->sock, msg, len, &fd, fd >= 0 ? 1 : 0);
+	if (r == 0)
+		return;
+	if (r != -EPIPE && r != -ECONNRESET)
+		log_text(LOG_ERROR, "gateway_dropped", "gateway %u does not read: %s", index,
+		        strerror(-r));
+	g->drop = true;
+}
+
+static void gateway_send_all(void *ctx, const void *msg, size_t len)
+{
+	struct supervisor *s = ctx;
+	for (uint32_t i = 0; i < s->cfg->gateways; i++)
+		gateway_send(s, i, msg, len, -1);
+}
+
+static void gateway_close(struct supervisor *s, uint32_t index)
+{
+	struct gateway *g = &s->gateways[index];
+	g->drop = false;
+	if (g->sock < 0)
+		return;
+	unwatch(s, g->sock);
+	sys_close(&g->sock);
+	live_gateway_gone(s->live, index);
+}
+
+static void gateways_drop(struct supervisor *s)
+{
+	for (uint32_t i = 0; i < s->cfg->gateways; i++) {
+		struct gateway *g = &s->gateways[i];
+		if (!g->drop)
+			continue;
+		gateway_close(s, i);
+		if (g->pid > 0)
+			kill(g->pid, s->draining ? SIGTERM : SIGKILL);
+	}
+}
+
+static int gateway_start(struct supervisor *s, uint32_t index, struct error *err)
+{
+	struct gateway *g = &s->gateways[index];
+	int pair[2], size = SOCKET_BYTES;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return error_errno(err, errno, "socketpair");
+	for (int i = 0; i < 2; i++)
+		if (setsockopt(pair[i], SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)) < 0)
+			log_text(LOG_WARN, "small_socket", "%s", strerror(errno));
+	/* Our mask is not the child's; signals that come now are noted by the handler all the same.
+	 */
+	sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
+	pid_t pid = s->spawn(s->spawn_ctx, index, pair[1], err);
+	sigprocmask(SIG_BLOCK, &s->signals, NULL);
+	close(pair[1]);
+	if (pid > 0 && watch(s, pair[0], index) < 0) {
+		int errnum = errno;
+		kill(pid, SIGKILL);
+		close(pair[0]);
+		return error_errno(err, errnum, "epoll");
+	}
+	if (pid <= 0) {
+		close(pair[0]);
+		return pid < 0 ? pid : error_set(err, ERR_INTERNAL, "spawn gave no process");
+	}
+	*g = (struct gateway){.pid = pid,
+	        .sock = pair[0],
+	        .started_ms = clock_mono_ms(),
+	        .quick_deaths = g->quick_deaths};
+	return 0;
+}
+
+static void gateway_died(struct supervisor *s, uint32_t index, int status)
+{
+	struct gateway *g = &s->gateways[index];
+	uint64_t now = clock_mono_ms();
+	g->pid = 0;
+	gateway_close(s, index);
+	if (s->draining)
+		return;
+	LOG(LOG_ERROR, "gateway_died", LOG_N("gateway", index), LOG_N("status", status));
+	g->quick_deaths = now - g->started_ms < QUICK_DEATH_MS ? g->quick_deaths + 1 : 0;
+	g->start_due_ms = now + (g->quick_deaths ? 50ULL << g->quick_deaths : 0);
+	if (g->quick_deaths < MAX_QUICK_DEATHS)
+		return;
+	error_set(&s->failure, ERR_UNAVAILABLE,
+	        "gateway %u ended %d times within %d s of its start", index, MAX_QUICK_DEATHS,
+	        QUICK_DEATH_MS / 1000);
+}
+
+static void gateways_restart(struct supervisor *s, uint64_t now)
+{
+	for (uint32_t i = 0; i < s->cfg->gateways && !s->draining && !s->failure.code; i++) {
+		struct gateway *g = &s->gateways[i];
+		if (g->pid || g->start_due_ms > now)
+			continue;
+		struct error err = {0};
+		if (gateway_start(s, i, &err) < 0) {
+			log_text(LOG_ERROR, "gateway_start", "%s", err.text);
+			g->start_due_ms = now + 1000;
+			if (++g->quick_deaths >= MAX_QUICK_DEATHS)
+				s->failure = err;
+		}
+	}
+}
+
+static void gateway_read(struct supervisor *s, uint32_t index)
+{
+	struct gateway *g = &s->gateways[index];
+	for (int i = 0; i < 64 && g->sock >= 0 && !g->drop; i++) { /* then it is another's turn */
+		union message m;
+		int fds[4];
+		size_t n_fds;
+		ssize_t n = sys_recv(g->sock, &m, sizeof(m), fds, &n_fds);
+		for (size_t k = 0; k < n_fds && n_fds <= 4; k++)
+			close(fds[k]);
+		if (n == -EAGAIN)
+			return;
+		const char *wrong = n > 0 ? message_check(&m, (size_t)n, n_fds) : NULL;
+		if (wrong)
+			log_text(LOG_ERROR, "gateway_dropped",
+			        "gateway %u sent a message with a wrong %s", index, wrong);
+		if (n <= 0 || wrong) {
+			g->drop = true;
+			return;
+		}
+		live_request(s->live, index, &m);
+	}
+}
+
+/* ---- the loop ---- */
+
+static void reap(struct supervisor *s)
+{
+	int status;
+	pid_t pid;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (s->live && live_reaped(s->live, pid))
+			continue;
+		for (uint32_t i = 0; i < s->cfg->gateways; i++)
+			if (s->gateways[i].pid == pid)
+				gateway_died(s, i, status);
+	}
+}
+
+static void drain(struct supervisor *s, uint64_t grace_ms)
+{
+	uint64_t end = clock_mono_ms() + grace_ms;
+	if (!s->draining)
+		LOG(LOG_INFO, "draining", LOG_N("grace_ms", grace_ms));
+	s->drain_end_ms = s->draining && s->drain_end_ms < end ? s->drain_end_ms : end;
+	for (uint32_t i = 0; i < s->cfg->gateways && !s->draining; i++)
+		if (s->gateways[i].pid > 0)
+			kill(s->gateways[i].pid, SIGTERM);
+	s->draining = true;
+}
+
+static void signals_read(struct supervisor *s)
+{
+	char byte[64];
+	ssize_t n = read(s->signal_pipe[0], byte, sizeof(byte));
+	for (ssize_t i = 0; i < n; i++)
+		if (byte[i] == SIGTERM || byte[i] == SIGINT)
+			drain(s, s->draining ? 0 : s->cfg->grace_ms);
+	reap(s);
+}
+
+/* One round: waits for events (handlers run only here), at most `most` ms, and acts on them. */
+static void turn(struct supervisor *s, uint64_t most)
+{
+	struct epoll_event ev[64];
+	int due = live_tick(s->live);
+	gateways_drop(s);
+	int n = epoll_pwait(s->epoll, ev, 64, (uint64_t)due < most ? due : (int)most, &s->old_mask);
+	for (int i = 0; i < n; i++) {
+		uint64_t id = ev[i].data.u64;
+		if (id < ID_SIGNAL)
+			gateway_read(s, (uint32_t)id);
+		else if (id == ID_SIGNAL)
+			signals_read(s);
+		else
+			live_control(s->live, id);
+	}
+	if (n <= 0)
+		reap(s);
+	gateways_drop(s);
+}
+
+static bool gateways_running(const struct supervisor *s)
+{
+	for (uint32_t i = 0; i < s->cfg->gateways; i++)
+		if (s->gateways[i].pid > 0)
+			return true;
+	return false;
+}
+
+static uint64_t serve_wait(const struct supervisor *s, uint64_t now)
+{
+	uint64_t due = s->draining ? s->drain_end_ms : now + 10000;
+	for (uint32_t i = 0; i < s->cfg->gateways; i++)
+		if (!s->draining && !s->gateways[i].pid && s->gateways[i].start_due_ms < due)
+			due = s->gateways[i].start_due_ms;
+	return due > now ? due - now : 0;
+}
+
+static void serve(struct supervisor *s)
+{
+	for (;;) {
+		uint64_t now = clock_mono_ms();
+		gateways_restart(s, now);
+		if (s->failure.code && !s->draining)
+			drain(s, s->cfg->grace_ms);
+		if (s->draining && (!gateways_running(s) || now >= s->drain_end_ms))
+			return;
+		turn(s, serve_wait(s, now));
+	}
+}
+
+/* Kills gateways, then sandboxes, and waits until all is gone. */
+static int end_all(struct supervisor *s, struct error *err)
+{
+	uint64_t end = clock_mono_ms() + END_LIMIT_MS;
+	s->draining = true;
+	for (uint32_t i = 0; i < s->cfg->gateways; i++)
+		if (s->gateways[i].pid > 0)
+			kill(s->gateways[i].pid, SIGKILL);
+	live_stop(s->live);
+	while (gateways_running(s) || !live_empty(s->live)) {
+		if (clock_mono_ms() > end)
+			return error_set(err, ERR_TIMEOUT, "sandboxes or gateways do not end");
+		turn(s, 100);
+	}
+	return 0;
+}
+
+/* ---- start ---- */
+
+static int config_check(const struct sup_config *c, struct error *err)
+{
+	if (c->data[0] != '/' || !memchr(c->data, '\0', sizeof(c->data)))
+		return error_param(
+		        err, ERR_INVALID, "data", "the data folder must be an absolute path");
+	for (int i = 0; i < SUP_MAX_IMAGES; i++)
+		if (!memchr(c->images[i], '\0', sizeof(c->images[i])))
+			return error_param(
+			        err, ERR_INVALID, "container.image", "image name is too long");
+	if (c->gateways < 1 || c->gateways > SUP_MAX_GATEWAYS)
+		return error_param(err, ERR_INVALID, "workers", "from 1 to %d", SUP_MAX_GATEWAYS);
+	/* The last lease must end below 2^32 − 1, which is no id, and 0 belongs to the host. */
+	uint64_t end = (uint64_t)c->id_base + 131072 + (uint64_t)c->n_leases * 65536;
+	if (c->id_base < 65536 || end >= UINT32_MAX)
+		return error_param(err, ERR_INVALID, "ids.base", "id ranges do not fit");
+	if (!c->sandbox)
+		return 0;
+	if (c->n_leases < 1)
+		return error_param(err, ERR_INVALID, "ids", "no lease");
+	if (c->memory_mib < 16 || c->max_memory_mib < c->memory_mib || c->max_memory_mib > 1 << 24)
+		return error_param(err, ERR_INVALID, "container.memory", "from 16 MiB to 16 TiB");
+	if (c->home_mib < 16 || c->home_mib > 1 << 24)
+		return error_param(err, ERR_INVALID, "container.home", "from 16 MiB to 16 TiB");
+	if (c->scratch_mib < 16 || c->scratch_mib > 1 << 24)
+		return error_param(err, ERR_INVALID, "container.scratch", "from 16 MiB to 16 TiB");
+	if (c->sleep_after_ms > 366ULL * 86400000 || c->grace_ms > 86400000)
+		return error_param(err, ERR_INVALID, "container.sleep_after", "too long");
+	return 0;
+}
+
+static int signals_start(struct supervisor *s, struct error *err)
+{
+	static const int number[] = {SIGTERM, SIGINT, SIGCHLD};
+	if (pipe2(s->signal_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ||
+	        (s->epoll = epoll_create1(EPOLL_CLOEXEC)) < 0 ||
+	        watch(s, s->signal_pipe[0], ID_SIGNAL) < 0)
+		return error_errno(err, errno, "make event loop");
+	signal_fd = s->signal_pipe[1];
+	signal_owner = getpid();
+	sigemptyset(&s->signals);
+	for (size_t i = 0; i < sizeof(number) / sizeof(number[0]); i++)
+		sigaddset(&s->signals, number[i]);
+	if (sigprocmask(SIG_BLOCK, &s->signals, &s->old_mask) < 0)
+		return error_errno(err, errno, "sigprocmask");
+	for (size_t i = 0; i < sizeof(number) / sizeof(number[0]); i++) {
+		struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+		sigdelset(&s->old_mask, number[i]);
+		if (sigaction(number[i], &act, NULL) < 0)
+			return error_errno(err, errno, "sigaction");
+	}
+	signal(SIGPIPE, SIG_IGN);
+	return 0;
+}
+
+static void process_start(void)
+{
+	struct rlimit files;
+	prctl(PR_SET_NAME, "brig: supervis", 0, 0, 0); /* 15 bytes are all there is */
+	umask(022);
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* about six for each sandbox */
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
+static int sandboxes_start(struct supervisor *s, struct error *err)
+{
+	int r = cgroup_find(s->cfg->data, s->cfg->cgroups, &s->host.cgroup, err);
+	if (r == 0)
+		r = cgroup_start(&s->host.cgroup, err);
+	if (r == 0)
+		r = sandbox_host_open(s->cfg, &s->host, err);
+	return r;
+}
+
+static int start(struct supervisor *s, struct error *err)
+{
+	process_start();
+	int r = config_check(s->cfg, err);
+	if (r == 0)
+		r = check_required(s->cfg, err);
+	if (r < 0)
+		return r;
+	/* What we mount is ours alone; what the host unmounts is unmounted here too. */
+	if (s->cfg->sandbox &&
+	        (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0))
+		return error_errno(err, errno, "make private mount namespace");
+	r = disk_open(s->cfg, &s->host.disk, err);
+	if (r == 0 && s->cfg->sandbox)
+		r = sandboxes_start(s, err);
+	if (r == 0)
+		r = signals_start(s, err);
+	if (r < 0)
+		return r;
+	struct live_out out = {gateway_send, gateway_send_all, watch, unwatch, s};
+	s->live = live_new(s->cfg->sandbox ? &s->host : NULL, s->cfg, &out);
+	for (uint32_t i = 0; i < s->cfg->gateways && r == 0; i++)
+		r = gateway_start(s, i, err);
+	return r;
+}
+
+int supervisor_run(
+        const struct sup_config *cfg, sup_spawn_gateway_fn spawn, void *ctx, struct error *err)
+{
+	struct supervisor *s = mem_alloc(sizeof(*s));
+	*s = (struct supervisor){.cfg = cfg,
+	        .spawn = spawn,
+	        .spawn_ctx = ctx,
+	        .epoll = -1,
+	        .signal_pipe = {-1, -1},
+	        .host = {.init_image = -1, .net_ns = -1}};
+	for (int i = 0; i < CGH_N; i++)
+		s->host.cgroup.parent[i] = s->host.cgroup.root[i] = -1;
+	for (int i = 0; i < SUP_MAX_GATEWAYS; i++)
+		s->gateways[i].sock = -1;
+	int r = start(s, err);
+	if (r == 0)
+		serve(s);
+	if (s->live) {
+		struct error late = {0};
+		int ended = end_all(s, r == 0 ? err : &late);
+		r = r == 0 ? ended : r;
+	}
+	s->live = live_free(s->live);
+	if (cfg->sandbox) {
+		cgroup_stop(&s->host.cgroup);
+		sandbox_host_close(&s->host);
+	}
+	s->host.disk = disk_free(s->host.disk);
+	for (uint32_t i = 0; i < SUP_MAX_GATEWAYS; i++)
+		sys_close(&s->gateways[i].sock);
+	sys_close(&s->epoll);
+	sys_close(&s->signal_pipe[0]);
+	if (r == 0 && s->failure.code) {
+		r = -(int)s->failure.code;
+		if (err)
+			*err = s->failure;
+	}
+	free(s); /* the pipe's other end stays: a late signal still finds it */
+	return r;
+}
+
+int supervisor_make_templates(const struct sup_config *cfg, struct error *err)
+{
+	int r = config_check(cfg, err);
+	if (r < 0)
+		return r;
+	_cleanup_close_ int data = open(cfg->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (data < 0)
+		return error_errno(err, errno, "open data folder %s", cfg->data);
+	return disk_make_templates(cfg, data, err);
+}
