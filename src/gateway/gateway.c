@@ -103,7 +103,22 @@ static int start_server(struct gateway *g, struct error *err)
 	g->server = http_server_new(g->base, &so, &handler);
 	if (g->server == NULL)
 		return error_set(err, ERR_NOMEM, "no memory for the server");
-	return http_server_listen(g->server, g->options->listen_fd, err);
+	int r = http_server_listen(g->server, g->options->listen_fd, err);
+
+	return r < 0 ? r : forward_listen(g, err);
+}
+
+static int start_store(struct gateway *g, struct error *err)
+{
+	char path[4160];
+	struct store_options so = {.path = path, .power = g->config->container.durable_power};
+	int r;
+
+	str_format(path, sizeof(path), "%s/brig.db", g->options->state_dir);
+	r = store_open(&so, &g->store, err);
+	if (r == 0)
+		r = store_open(&so, &g->reader, err);
+	return r < 0 ? error_prefix(err, "store") : 0;
 }
 
 static int gateway_start(struct gateway *g, struct error *err)
@@ -114,9 +129,9 @@ static int gateway_start(struct gateway *g, struct error *err)
 	g->base = event_base_new();
 	if (g->base == NULL)
 		return error_set(err, ERR_NOMEM, "no event loop");
-	r = store_open(g->options->state_dir, &g->store, err);
+	r = start_store(g, err);
 	if (r < 0)
-		return error_prefix(err, "store");
+		return r;
 	r = seal_key_load(g, err);
 	if (r < 0)
 		return r;
@@ -139,6 +154,7 @@ static void gateway_stop(struct gateway *g)
 	http_client_free(g->client);
 	pool_free(g->pool);
 	store_close(g->store);
+	store_close(g->reader);
 	for (size_t i = 0; i < 4; i++) {
 		struct event *ev =
 		        (struct event *[]){g->term, g->term2, g->grace, g->drain_poll}[i];

@@ -20,6 +20,7 @@
 #include "http/client.h"
 #include "http/pool.h"
 #include "http/server.h"
+#include "json/json.h"
 #include "provider/provider.h"
 #include "store/store.h"
 
@@ -36,7 +37,8 @@ struct gateway {
 	struct http_server *server;
 	struct http_client *client;
 	struct container_client *containers;
-	struct store *store;
+	struct store *store;  /* for the pool's threads */
+	struct store *reader; /* for the loop: reads only, which never wait for a writer */
 	uint8_t seal_key[32];
 	struct turn_run *turns; /* running ones, linked */
 	struct exec *execs;     /* running and recently ended ones, linked */
@@ -89,12 +91,33 @@ void exec_kill(struct request *r);
 void exec_free_all(struct gateway *g);
 size_t exec_running(const struct gateway *g);
 
-/* Limits and image of a container of this workspace: what the store's row says, or the config's
- * defaults. Fills spec; *ret_row (may be NULL) is the row or left alone; returns 1 when there was a
- * row, 0 when not. */
+#define STORE_ENV_MAX 64 /* variables that a container may have of its own */
+
+/* The row of a container of this workspace; false where there is none. On the loop.
+ * store_container_clear() it. */
+bool container_row_get(struct gateway *g, const struct config_key *key, struct str id,
+        struct store_container *ret);
+/* What to claim: the row's limits, or the config's defaults. *ret_row (may be NULL) is the row, or
+ * the defaults. 1 when there was a row, 0 when not. */
 int container_spec_fill(struct gateway *g, const struct config_key *key, struct str id,
         struct container_spec *spec, struct store_container *ret_row);
+void command_output_write(struct json_writer *w, const struct command_output *o); /* exec_http.c */
 
+/* ---- forward.c ---- */
+
+/* The socket on which other gateways of this node reach this one. */
+int forward_listen(struct gateway *g, struct error *err);
+/* Does what has this id in this container belong to this gateway? */
+bool forward_is_ours(
+        const struct gateway *g, const struct config_key *key, struct str container, struct str id);
+/* Passes the request to the gateway that it belongs to; false: that is this one, go on. */
+bool forward_to_owner(struct request *r, struct str container, struct str id);
+
+struct container_touch_job {
+	struct gateway *g;
+	const struct config_key *key;
+	char container[41];
+};
 /* The container was used: its row is made or its last use set. On a pool thread. */
 int container_touch(
         struct gateway *g, const struct config_key *key, struct str id, struct error *err);

@@ -684,6 +684,8 @@ static void fetch_set_options(struct http_fetch *f, const struct http_fetch_opti
 	curl_easy_setopt(e, CURLOPT_WRITEDATA, f);
 	if (o->ca_file)
 		curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+	if (o->unix_socket)
+		curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, o->unix_socket);
 	fetch_set_method(f, o->method);
 }
 
@@ -776,6 +778,8 @@ struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fet
 		r = error_set(err, ERR_INVALID, "the request's method is malformed");
 	if (!r)
 		r = fetch_set_place(f, o->url, err);
+	if (o->unix_socket)
+		f->is_literal = true; /* nothing to resolve */
 	if (!r) {
 		fetch_set_options(f, o);
 		r = fetch_set_headers(f, o->headers, err);

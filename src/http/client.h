@@ -51,6 +51,7 @@ struct http_fetch_options {
 	                                   600,000; 0 none */
 	unsigned idle_timeout_ms; /* without a byte once the answer has begun: 120,000; not counted
 	                             while paused */
+	const char *unix_socket; /* not NULL: connect there; the URL then only names the request */
 	const char *ca_file;      /* NULL: the system's */
 };
 

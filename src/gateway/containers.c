@@ -1,0 +1,586 @@
+/*
+ * /containers: making, listing, looking at and removing containers (DESIGN section 9; the object of
+ * spec/openai.md 4.1 with our fields).
+ *
+ * The store's row says that a container exists and with which limits it becomes live; the
+ * supervisor says what it is doing. Rows are written on the pool. They are read on the loop through
+ * a handle of its own, which never waits for a writer.
+ */
+#include "gateway/internal.h"
+
+#include "base/id.h"
+#include "gateway/fields.h"
+
+#include <stdlib.h>
+
+#define LIST_MAX 100
+
+static struct store_scope scope_of(const struct config_key *key)
+{
+	return (struct store_scope){str_of(key->account), str_of(key->workspace)};
+}
+
+/* ---- rows ---- */
+
+bool container_row_get(
+        struct gateway *g, const struct config_key *key, struct str id, struct store_container *ret)
+{
+	struct store_scope scope = scope_of(key);
+	struct error err;
+	int r = store_container_get(g->reader, &scope, id, ret, &err);
+
+	if (r < 0 && r != -ERR_NOT_FOUND)
+		log_text(LOG_ERROR, "store_failed", "%s", err.text);
+	return r == 0;
+}
+
+static void row_default(const struct gateway *g, struct str id, struct store_container *row)
+{
+	const struct config_container *c = &g->config->container;
+
+	*row = (struct store_container){.memory_mib = c->memory_mib, .cpu_milli = c->cpu_milli};
+	str_copy(row->id, sizeof(row->id), id);
+	str_copy(row->name, sizeof(row->name), id);
+	str_copy(row->image, sizeof(row->image), str_of(c->image));
+	row->created_ms = row->last_used_ms = clock_wall_ms();
+}
+
+int container_spec_fill(struct gateway *g, const struct config_key *key, struct str id,
+        struct container_spec *spec, struct store_container *ret_row)
+{
+	const struct config_container *c = &g->config->container;
+	struct store_container row;
+	bool found = container_row_get(g, key, id, &row);
+
+	if (!found)
+		row_default(g, id, &row);
+	*spec = (struct container_spec){
+	        .memory_mib = row.memory_mib,
+	        .cpu_milli = row.cpu_milli,
+	        .processes = c->processes,
+	        .workspace_live = g->config->limits.workspace_live,
+	        .wait_ms = (uint32_t)g->config->limits.capacity_wait_ms,
+	};
+	container_key(str_of(key->account), str_of(key->workspace), id, spec->key, spec->workspace);
+	container_hostname(id, spec->hostname);
+	if (ret_row != NULL)
+		*ret_row = row;
+	else
+		store_container_clear(&row);
+	return found;
+}
+
+int container_touch(
+        struct gateway *g, const struct config_key *key, struct str id, struct error *err)
+{
+	struct store_scope scope = scope_of(key);
+	struct store_container fresh;
+	int r;
+
+	row_default(g, id, &fresh);
+	r = store_container_touch(g->store, &scope, id, clock_wall_ms(), &fresh, err);
+	return r < 0 ? r : 0;
+}
+
+/* ---- the object ---- */
+
+static void size_write(struct json_writer *w, const char *key, uint32_t mib)
+{
+	char text[24];
+
+	if (mib % 1024 == 0)
+		str_format(text, sizeof(text), "%ug", mib / 1024);
+	else
+		str_format(text, sizeof(text), "%um", mib);
+	jw_kcstr(w, key, text);
+}
+
+static const char *state_name(enum sup_state s)
+{
+	switch (s) {
+	case SUP_ST_RUNNING:
+		return "running";
+	case SUP_ST_FROZEN:
+		return "frozen";
+	case SUP_ST_UNKNOWN: /* a row, and no command yet */
+	case SUP_ST_ASLEEP:
+		break;
+	}
+	return "asleep";
+}
+
+static void container_write(struct json_writer *w, const struct gateway *g,
+        const struct store_container *row, enum sup_state state)
+{
+	jw_object(w);
+	jw_kcstr(w, "id", row->id);
+	jw_kcstr(w, "object", "container");
+	jw_kcstr(w, "name", row->name);
+	jw_ki64(w, "created_at", row->created_ms / 1000);
+	jw_kcstr(w, "status", row->deleting ? "deleting" : state_name(state));
+	jw_ki64(w, "last_active_at", row->last_used_ms / 1000);
+	jw_key(w, "expires_after");
+	jw_object(w);
+	jw_kcstr(w, "anchor", "last_active_at");
+	jw_ki64(w, "minutes", (int64_t)g->config->container.keep_days * 24 * 60);
+	jw_end(w);
+	size_write(w, "memory_limit", row->memory_mib);
+	jw_kcstr(w, "image", row->image);
+	char cpus[16];
+
+	str_format(cpus, sizeof(cpus), "%u.%03u", row->cpu_milli / 1000, row->cpu_milli % 1000);
+	jw_kraw(w, "cpus", str_of(cpus));
+	jw_key(w, "network_policy");
+	jw_object(w);
+	jw_kcstr(w, "type", "disabled");
+	jw_end(w);
+	jw_kraw(w, "metadata", row->metadata != NULL ? str_of(row->metadata) : STR("{}"));
+	jw_end(w);
+}
+
+/* ---- requests ---- */
+
+enum job_op { JOB_CREATE, JOB_LIST, JOB_GET, JOB_DELETE, JOB_DELETED };
+
+/* One request on its way through store and supervisor. */
+struct job {
+	struct gateway *g;
+	const struct config_key *key;
+	struct http_exchange *x; /* NULL: the client has gone; the job goes on */
+	struct owner owner;
+	bool under_v1;
+	enum job_op op;
+	struct store_container row; /* CREATE: what is wanted; then what there is */
+	struct store_list_query query;
+	char after[STORE_ID_MAX + 1], name[STORE_NAME_MAX + 1];
+	struct store_list list;
+	enum sup_state *states;
+	size_t asked;
+	bool explicit_limits;
+	int result;
+	struct error err;
+};
+
+static void job_free(struct job *j)
+{
+	if (j->x != NULL)
+		http_exchange_set_data(j->x, NULL);
+	store_container_clear(&j->row);
+	store_list_clear(&j->list);
+	free(j->states);
+	free(j);
+}
+
+static void on_job_gone(void *self, enum http_gone why)
+{
+	((struct job *)self)->x = NULL;
+}
+
+static void job_fail(struct job *j, const struct error *e)
+{
+	if (j->x != NULL) {
+		http_exchange_set_data(j->x, NULL);
+		respond_error(j->x, j->under_v1, e);
+		j->x = NULL;
+	}
+	job_free(j);
+}
+
+static void job_answer(struct job *j, struct buf *body)
+{
+	if (j->x != NULL) {
+		http_exchange_set_data(j->x, NULL);
+		respond_json(j->x, 200, body);
+		j->x = NULL;
+	}
+	job_free(j);
+}
+
+static int create_row(struct job *j)
+{
+	struct store_scope scope = scope_of(j->key);
+	struct store_container got = {0};
+	int r = store_container_create(j->g->store, &scope, &j->row, &got, &j->err);
+
+	if (r == 0 && j->explicit_limits &&
+	        (got.memory_mib != j->row.memory_mib || got.cpu_milli != j->row.cpu_milli ||
+	                strcmp(got.image, j->row.image) != 0)) {
+		store_container_clear(&got);
+		return error_set(&j->err, ERR_CONFLICT,
+		        "There is a container of this name with another image, memory or number of "
+		        "CPUs.");
+	}
+	if (r >= 0) {
+		store_container_clear(&j->row);
+		j->row = got;
+	}
+	return r;
+}
+
+static void job_work(void *arg)
+{
+	struct job *j = arg;
+	struct store_scope scope = scope_of(j->key);
+	struct str id = str_of(j->row.id);
+
+	switch (j->op) {
+	case JOB_CREATE:
+		j->result = create_row(j);
+		break;
+	case JOB_LIST:
+		j->result = store_container_list(j->g->store, &scope, &j->query, &j->list, &j->err);
+		break;
+	case JOB_GET:
+		j->result = store_container_get(j->g->store, &scope, id, &j->row, &j->err);
+		break;
+	case JOB_DELETE:
+		j->result = store_container_mark_deleting(j->g->store, &scope, id, &j->err);
+		break;
+	case JOB_DELETED:
+		j->result = store_container_delete(j->g->store, &scope, id, &j->err);
+		break;
+	}
+	if (j->result == -ERR_NOT_FOUND)
+		error_set(&j->err, ERR_NOT_FOUND, "There is no container of this id.");
+}
+
+static void list_answer(struct job *j)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT((size_t)64 << 20);
+	struct json_writer w;
+
+	jw_init(&w, &out);
+	jw_object(&w);
+	jw_kcstr(&w, "object", "list");
+	jw_key(&w, "data");
+	jw_array(&w);
+	for (size_t i = 0; i < j->list.n; i++)
+		container_write(&w, j->g, &j->list.rows[i], j->states[i]);
+	jw_end(&w);
+	jw_kcstr(&w, "first_id", j->list.n > 0 ? j->list.rows[0].id : NULL);
+	jw_kcstr(&w, "last_id", j->list.n > 0 ? j->list.rows[j->list.n - 1].id : NULL);
+	jw_kbool(&w, "has_more", j->list.has_more);
+	jw_end(&w);
+	job_answer(j, &out);
+}
+
+/* Answers about the rows of a list come in any order; the place travels in the pointer. */
+struct list_ask {
+	struct job *j;
+	size_t i;
+};
+
+static void on_list_status(void *ctx, const struct container_status *s, const struct error *err)
+{
+	struct list_ask *a = ctx;
+	struct job *j = a->j;
+
+	if (s != NULL)
+		j->states[a->i] = s->state;
+	free(a);
+	if (--j->asked == 0)
+		list_answer(j);
+}
+
+static void key_of(const struct job *j, const char *id, uint8_t key[SUP_KEY_LEN])
+{
+	uint8_t workspace[16];
+
+	container_key(
+	        str_of(j->key->account), str_of(j->key->workspace), str_of(id), key, workspace);
+}
+
+static void list_ask_all(struct job *j)
+{
+	uint8_t key[SUP_KEY_LEN];
+
+	if (j->list.n == 0) {
+		list_answer(j);
+		return;
+	}
+	j->states = mem_array(j->list.n, sizeof(*j->states));
+	j->asked = j->list.n;
+	for (size_t i = 0; i < j->list.n; i++) {
+		struct list_ask *a = mem_alloc(sizeof(*a));
+
+		*a = (struct list_ask){j, i};
+		key_of(j, j->list.rows[i].id, key);
+		container_ask_status(j->g->containers, key, on_list_status, a);
+	}
+}
+
+static void on_status(void *ctx, const struct container_status *s, const struct error *err)
+{
+	struct job *j = ctx;
+	_cleanup_buf_ struct buf out = BUF_INIT((size_t)1 << 20);
+	struct json_writer w;
+
+	jw_init(&w, &out);
+	container_write(&w, j->g, &j->row, s != NULL ? s->state : SUP_ST_ASLEEP);
+	job_answer(j, &out);
+}
+
+static void job_done(void *arg);
+
+static void on_deleted(void *ctx, const struct container_status *s, const struct error *err)
+{
+	struct job *j = ctx;
+	struct error e;
+
+	if (err != NULL && err->code != ERR_UNAVAILABLE) {
+		job_fail(j, err);
+		return;
+	}
+	j->op = JOB_DELETED;
+	if (pool_run(j->g->pool, job_work, job_done, j) < 0) {
+		error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+		job_fail(j, &e);
+	}
+}
+
+static void deleted_answer(struct job *j)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(1024);
+	struct json_writer w;
+
+	jw_init(&w, &out);
+	jw_object(&w);
+	jw_kcstr(&w, "id", j->row.id);
+	jw_kcstr(&w, "object", "container.deleted");
+	jw_kbool(&w, "deleted", true);
+	jw_end(&w);
+	job_answer(j, &out);
+}
+
+static void job_done(void *arg)
+{
+	struct job *j = arg;
+	uint8_t key[SUP_KEY_LEN];
+
+	if (j->result < 0) {
+		job_fail(j, &j->err);
+		return;
+	}
+	key_of(j, j->row.id, key);
+	switch (j->op) {
+	case JOB_CREATE:
+	case JOB_GET:
+		container_ask_status(j->g->containers, key, on_status, j);
+		break;
+	case JOB_LIST:
+		list_ask_all(j);
+		break;
+	case JOB_DELETE:
+		container_order_delete(j->g->containers, key, on_deleted, j);
+		break;
+	case JOB_DELETED:
+		deleted_answer(j);
+		break;
+	}
+}
+
+static struct job *job_new(struct request *r, enum job_op op)
+{
+	struct job *j = mem_alloc(sizeof(*j));
+
+	j->g = r->g;
+	j->key = r->key;
+	j->x = r->x;
+	j->under_v1 = r->under_v1;
+	j->op = op;
+	j->owner = (struct owner){NULL, on_job_gone, j};
+	http_exchange_set_data(r->x, &j->owner);
+	return j;
+}
+
+static void job_start(struct job *j)
+{
+	struct error e;
+
+	if (pool_run(j->g->pool, job_work, job_done, j) == 0)
+		return;
+	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+	e.retry_after_ms = 1000;
+	job_fail(j, &e);
+}
+
+/* ---- POST ---- */
+
+static const char *const create_fields[] = {"name", "image", "memory", "memory_limit", "cpus",
+        "network_policy", "env", "file_ids", "keep_running", "metadata", "expires_after", NULL};
+
+/* "512m", "4g": one of those that the server allows. */
+static void read_memory(struct fields *f, const char *name, const struct config *c, uint32_t *mib)
+{
+	struct str s = {NULL, 0};
+	uint64_t n = 0;
+
+	fields_str(f, name, 16, &s);
+	if (s.p == NULL)
+		return;
+	char unit = s.n > 1 ? s.p[s.n - 1] : 0;
+
+	if ((unit != 'm' && unit != 'g') || !str_to_u64((struct str){s.p, s.n - 1}, &n) || n == 0 ||
+	        n > 1048576) {
+		fields_fail(f, name, "%s must be a size like 512m or 4g.", name);
+		return;
+	}
+	n = unit == 'g' ? n * 1024 : n;
+	for (size_t i = 0; i < c->container.n_memory_allowed; i++)
+		if (c->container.memory_allowed_mib[i] == n) {
+			*mib = (uint32_t)n;
+			return;
+		}
+	fields_fail(f, name,
+	        "This server does not allow a container this much memory; see "
+	        "container.memory_allowed in its configuration.");
+}
+
+static void read_later(struct fields *f)
+{
+	static const char *const later[] = {"file_ids", "keep_running", "expires_after"};
+
+	for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
+		if (!json_absent(json_get(f->root, later[i])))
+			fields_fail(f, later[i], "%s is not in this version.", later[i]);
+}
+
+static void read_policy(struct fields *f)
+{
+	const struct json *p = json_get(f->root, "network_policy");
+
+	if (json_absent(p) ||
+	        (json_is(p, JSON_OBJECT) && str_is(json_str(json_get(p, "type")), "disabled") &&
+	                json_count(p) == 1))
+		return;
+	fields_fail(f, "network_policy",
+	        "The only network policy of this version is {\"type\":\"disabled\"}.");
+}
+
+static void read_name(struct fields *f, struct store_container *row)
+{
+	struct str name = {NULL, 0};
+
+	fields_str(f, "name", STORE_NAME_MAX, &name);
+	if (api_container_id_valid(name))
+		str_copy(row->id, sizeof(row->id), name);
+	else
+		id_make(row->id, sizeof(row->id), "cntr_", 24);
+	str_copy(row->name, sizeof(row->name), name.n > 0 ? name : str_of(row->id));
+}
+
+static char *raw_copy(const struct json *v)
+{
+	struct str raw = json_raw(v);
+
+	return v == NULL ? NULL : mem_strndup(raw.p, raw.n);
+}
+
+static void read_cpus(struct fields *f, const struct config *c, uint32_t *milli)
+{
+	const struct json *v = json_get(f->root, "cpus");
+	double d;
+
+	if (json_absent(v))
+		return;
+	if (!json_double(v, &d) || d < 0.05 || d * 1000 > c->container.cpu_milli)
+		fields_fail(f, "cpus",
+		        "cpus must be a number from 0.05 to %u.%03u, this server's limit.",
+		        c->container.cpu_milli / 1000, c->container.cpu_milli % 1000);
+	else
+		*milli = (uint32_t)(d * 1000);
+}
+
+void containers_create(struct request *r)
+{
+	const struct config *c = r->g->config;
+	struct fields f;
+	struct job *j = job_new(r, JOB_CREATE);
+	struct str image = {NULL, 0};
+
+	row_default(r->g, (struct str){NULL, 0}, &j->row);
+	fields_open(&f, http_request_body(r->x), create_fields);
+	read_name(&f, &j->row);
+	read_later(&f);
+	read_policy(&f);
+	read_memory(&f, "memory", c, &j->row.memory_mib);
+	read_memory(&f, "memory_limit", c, &j->row.memory_mib);
+	read_cpus(&f, c, &j->row.cpu_milli);
+	fields_str(&f, "image", 64, &image);
+	if (image.p != NULL && !str_is(image, c->container.image))
+		fields_fail(&f, "image", "There is no such image on this server.");
+	j->row.env = raw_copy(fields_map(&f, "env", STORE_ENV_MAX));
+	j->row.metadata = raw_copy(fields_map(&f, "metadata", 16));
+	j->explicit_limits = json_get(f.root, "memory") != NULL ||
+	                     json_get(f.root, "memory_limit") != NULL ||
+	                     json_get(f.root, "cpus") != NULL || image.p != NULL;
+	fields_close(&f);
+	if (f.failed)
+		job_fail(j, &f.error);
+	else
+		job_start(j);
+}
+
+/* ---- the others ---- */
+
+void containers_list(struct request *r)
+{
+	struct job *j = job_new(r, JOB_LIST);
+	_cleanup_buf_ struct buf b = BUF_INIT(1024);
+	struct str q = http_request_query(r->x);
+	uint64_t limit = 20;
+	struct error e;
+
+	if (http_query_get(q, "limit", &b) && (!str_to_u64((struct str){b.data, b.len}, &limit) ||
+	                                              limit < 1 || limit > LIST_MAX)) {
+		error_param(&e, ERR_INVALID, "limit", "limit must be a whole number from 1 to %d.",
+		        LIST_MAX);
+		job_fail(j, &e);
+		return;
+	}
+	buf_reset(&b);
+	if (http_query_get(q, "order", &b)) {
+		struct str order = {b.data, b.len};
+
+		if (!str_is(order, "asc") && !str_is(order, "desc")) {
+			error_param(&e, ERR_INVALID, "order", "order must be asc or desc.");
+			job_fail(j, &e);
+			return;
+		}
+		j->query.ascending = str_is(order, "asc");
+	}
+	buf_reset(&b);
+	if (http_query_get(q, "after", &b) &&
+	        str_copy(j->after, sizeof(j->after), (struct str){b.data, b.len}))
+		j->query.after = str_of(j->after);
+	buf_reset(&b);
+	if (http_query_get(q, "name", &b) &&
+	        str_copy(j->name, sizeof(j->name), (struct str){b.data, b.len}))
+		j->query.name = str_of(j->name);
+	j->query.limit = (uint32_t)limit;
+	job_start(j);
+}
+
+static void job_by_id(struct request *r, enum job_op op)
+{
+	struct job *j = job_new(r, op);
+	struct error e;
+
+	if (!api_container_id_valid(r->params[0])) {
+		error_set(&e, ERR_NOT_FOUND, "There is no container of this id.");
+		job_fail(j, &e);
+		return;
+	}
+	str_copy(j->row.id, sizeof(j->row.id), r->params[0]);
+	job_start(j);
+}
+
+void containers_get(struct request *r)
+{
+	job_by_id(r, JOB_GET);
+}
+
+void containers_delete(struct request *r)
+{
+	job_by_id(r, JOB_DELETE);
+}

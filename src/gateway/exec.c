@@ -1,0 +1,344 @@
+/*
+ * The life of a direct exec. See exec.h.
+ *
+ * An exec that was asked for without `detach` belongs to its request: when the client goes, the
+ * hold is released, which kills what runs. A detached one belongs to this gateway and keeps its
+ * hold, and so the container thawed and awake, until its commands have ended.
+ */
+#include "gateway/exec.h"
+
+#include "base/id.h"
+
+#include <stdlib.h>
+
+#define TOTAL_OUTPUT ((uint32_t)16 << 20) /* collected text of one exec */
+
+static void exec_next(struct exec *e);
+
+/* ---- rings ---- */
+
+static void ring_write(struct ring *r, const char *data, size_t n)
+{
+	if (n > EXEC_RING) {
+		r->end += n - EXEC_RING;
+		data += n - EXEC_RING;
+		n = EXEC_RING;
+	}
+	if (r->cap < EXEC_RING && r->end + n > r->cap) {
+		/* Until it is full the ring is a plain buffer: growing keeps every byte at its
+		 * place. */
+		size_t cap = r->cap == 0 ? 4096 : r->cap;
+
+		while (cap < EXEC_RING && cap < r->end + n)
+			cap *= 2;
+		char *bytes = mem_alloc(cap);
+
+		if (r->bytes != NULL)
+			memcpy(bytes, r->bytes, r->cap);
+		free(r->bytes);
+		r->bytes = bytes;
+		r->cap = cap;
+	}
+	while (n > 0) {
+		size_t at = r->end % r->cap, room = r->cap - at, piece = n < room ? n : room;
+
+		memcpy(r->bytes + at, data, piece);
+		r->end += piece;
+		data += piece;
+		n -= piece;
+	}
+}
+
+/* From *offset (moved to the first byte that is still there), at most max bytes. */
+void ring_read(const struct ring *r, uint64_t *offset, struct buf *out, size_t max)
+{
+	uint64_t first = r->end > r->cap ? r->end - r->cap : 0;
+	uint64_t at;
+	size_t n;
+
+	if (*offset < first)
+		*offset = first;
+	if (*offset > r->end)
+		*offset = r->end;
+	at = *offset;
+	n = r->end - at < max ? (size_t)(r->end - at) : max;
+	while (n > 0) {
+		size_t place = at % r->cap, room = r->cap - place, piece = n < room ? n : room;
+
+		buf_append(out, r->bytes + place, piece);
+		at += piece;
+		n -= piece;
+	}
+}
+
+/* ---- finding and freeing ---- */
+
+struct exec *exec_find(
+        struct gateway *g, const struct config_key *key, struct str container, struct str id)
+{
+	for (struct exec *e = g->execs; e != NULL; e = e->next)
+		if (str_is(id, e->id) && str_is(container, e->container) &&
+		        strcmp(e->key->account, key->account) == 0 &&
+		        strcmp(e->key->workspace, key->workspace) == 0)
+			return e;
+	return NULL;
+}
+
+size_t exec_running(const struct gateway *g)
+{
+	size_t n = 0;
+
+	for (struct exec *e = g->execs; e != NULL; e = e->next)
+		n += !e->done;
+	return n;
+}
+
+void exec_destroy(struct exec *e)
+{
+	container_release(e->hold);
+	collector_free(e->out);
+	collector_free(e->err);
+	for (size_t i = 0; e->outputs != NULL && i < e->n_commands; i++) {
+		free((void *)(uintptr_t)e->outputs[i].out.p);
+		free((void *)(uintptr_t)e->outputs[i].err.p);
+	}
+	free(e->outputs);
+	free(e->ring[0].bytes);
+	free(e->ring[1].bytes);
+	free(e->commands);
+	free(e->env);
+	buf_free(&e->memory);
+	if (e->keepalive != NULL)
+		event_free(e->keepalive);
+	if (e->expire != NULL)
+		event_free(e->expire);
+	*e->link = e->next;
+	if (e->next != NULL)
+		e->next->link = e->link;
+	free(e);
+}
+
+void exec_free_all(struct gateway *g)
+{
+	for (struct exec *e = g->execs, *next; e != NULL; e = next) {
+		next = e->next;
+		if (e->done)
+			continue;
+		error_set(&e->failed, ERR_UNAVAILABLE, "the server is going down");
+		container_release(e->hold);
+		e->hold = NULL;
+		e->command = NULL;
+		e->done = true;
+		exec_on_done(e);
+	}
+}
+
+static void on_expire(evutil_socket_t fd, short what, void *arg)
+{
+	exec_destroy(arg);
+}
+
+/* The oldest ended one goes when there are too many. */
+static void keep_few(struct gateway *g)
+{
+	struct exec *oldest = NULL;
+	size_t n = 0;
+
+	for (struct exec *e = g->execs; e != NULL; e = e->next)
+		if (e->done && e->rings && e->x == NULL && e->waiters == NULL) {
+			oldest = e;
+			n++;
+		}
+	if (n > EXEC_MAX_KEPT)
+		exec_destroy(oldest);
+}
+
+/* Freed from the loop: callers further up may still look at it. */
+static void expire_in(struct exec *e, unsigned ms)
+{
+	const struct timeval tv = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
+
+	if (e->expire == NULL)
+		e->expire = evtimer_new(e->g->base, on_expire, e);
+	if (e->expire != NULL)
+		evtimer_add(e->expire, &tv);
+}
+
+static void exec_ended(struct exec *e)
+{
+	e->done = true;
+	container_release(e->hold);
+	e->hold = NULL;
+	e->command = NULL;
+	exec_on_done(e);
+	if (e->rings) {
+		expire_in(e, EXEC_KEEP_MS);
+		keep_few(e->g);
+	} else if (e->x == NULL) {
+		expire_in(e, 0);
+	}
+}
+
+void exec_let_go(struct exec *e)
+{
+	e->x = NULL;
+	if (!e->detach && !e->done) {
+		error_set(&e->failed, ERR_CANCELED, "the client has gone");
+		exec_ended(e);
+	} else if (e->done && !e->rings) {
+		expire_in(e, 0);
+	}
+}
+
+void exec_cancel(struct exec *e)
+{
+	e->killed = true;
+	if (e->command != NULL) {
+		command_kill(e->command);
+	} else if (!e->done) {
+		error_set(&e->failed, ERR_CANCELED, "it was ended before it ran");
+		exec_ended(e);
+	}
+}
+
+/* ---- commands ---- */
+
+static void on_output(void *ctx, struct command *c, bool is_stderr, const void *data, size_t n)
+{
+	struct exec *e = ctx;
+
+	if (e->rings)
+		ring_write(&e->ring[is_stderr], data, n);
+	if (e->out != NULL)
+		collector_feed(is_stderr ? e->err : e->out, data, n, NULL);
+	exec_on_output(e, is_stderr, data, n);
+	if (e->rings && !e->done)
+		exec_on_rings(e);
+}
+
+static struct str text_keep(struct str s)
+{
+	return (struct str){mem_strndup(s.p != NULL ? s.p : "", s.n), s.n};
+}
+
+static void output_fill(struct exec *e, const struct command_end *end)
+{
+	struct command_output *o = &e->outputs[e->index];
+
+	if (end->outcome == INIT_TIMED_OUT) {
+		o->outcome = OUTCOME_TIMEOUT;
+	} else {
+		o->outcome = OUTCOME_EXIT;
+		o->exit_code = end->outcome == INIT_EXITED ? end->code
+		                                           : 128 + (end->code != 0 ? end->code : 9);
+	}
+	if (end->outcome == INIT_SIGNALED)
+		o->signal = str_of(command_signal_name(end->code));
+	if (end->outcome == INIT_KILLED)
+		o->signal = STR("SIGKILL");
+	if (end->memory)
+		o->reason = STR("memory");
+	collector_end(e->out, NULL);
+	collector_end(e->err, NULL);
+	o->out = text_keep(collector_text(e->out));
+	o->err = text_keep(collector_text(e->err));
+	o->out_truncated = collector_truncated(e->out);
+	o->err_truncated = collector_truncated(e->err);
+	o->out_chars = collector_chars(e->out);
+	o->err_chars = collector_chars(e->err);
+	o->done = true;
+	size_t used = o->out.n + o->err.n;
+
+	e->output_left -= used < e->output_left ? (uint32_t)used : e->output_left;
+}
+
+static void on_end(
+        void *ctx, struct command *c, const struct command_end *end, const struct error *err)
+{
+	struct exec *e = ctx;
+
+	e->command = NULL;
+	if (err != NULL) {
+		e->failed = *err;
+		exec_ended(e);
+		return;
+	}
+	output_fill(e, end);
+	exec_on_command_done(e);
+	if (e->done)
+		return; /* the client went while it was told */
+	e->index++;
+	if (e->index == e->n_commands || e->is_argv || e->killed)
+		exec_ended(e);
+	else
+		exec_next(e);
+}
+
+static void exec_next(struct exec *e)
+{
+	const struct command_handler h = {.ctx = e, .on_output = on_output, .on_end = on_end};
+	struct command_options o = {
+	        .argv = e->is_argv ? e->commands : &e->commands[e->index],
+	        .argc = e->is_argv ? e->n_commands : 1,
+	        .shell = !e->is_argv,
+	        .env = e->env,
+	        .envc = e->n_env,
+	        .cwd = e->cwd,
+	        .user = e->user,
+	        .timeout_ms = e->timeout_ms,
+	        .stdin_data = e->index == 0 ? e->stdin_data : (struct str){NULL, 0},
+	        .durable = e->g->config->container.durable_power,
+	};
+	uint32_t chars = e->output_left / 8;
+
+	collector_free(e->out);
+	collector_free(e->err);
+	e->out = collector_new(chars < e->output_chars ? chars : e->output_chars);
+	e->err = collector_new(chars < e->output_chars ? chars : e->output_chars);
+	e->streamed[0] = e->streamed[1] = 0;
+	e->command = container_run(e->hold, &o, &h, &e->failed);
+	if (e->command == NULL)
+		exec_ended(e);
+	else if (e->stream && e->x != NULL && http_above_high_water(e->x))
+		command_pause(e->command, true);
+}
+
+static void on_claimed(void *ctx, struct container_hold *hold, const struct error *err)
+{
+	struct exec *e = ctx;
+
+	if (err != NULL) {
+		e->hold = NULL;
+		e->failed = *err;
+		exec_ended(e);
+		return;
+	}
+	exec_on_started(e);
+	if (!e->done)
+		exec_next(e);
+}
+
+static void touch_work(void *arg)
+{
+	struct container_touch_job *j = arg;
+	struct error err;
+
+	if (container_touch(j->g, j->key, str_of(j->container), &err) < 0)
+		log_text(LOG_ERROR, "store_failed", "%s", err.text);
+}
+
+void exec_begin(struct exec *e)
+{
+	struct container_touch_job *j = mem_alloc(sizeof(*j));
+	struct container_spec spec;
+
+	/* The row that lists the container; the files do not depend on it. */
+	*j = (struct container_touch_job){e->g, e->key, ""};
+	str_copy(j->container, sizeof(j->container), str_of(e->container));
+	if (pool_run(e->g->pool, touch_work, free, j) < 0)
+		free(j);
+	e->output_left = TOTAL_OUTPUT;
+	e->outputs = mem_array(e->n_commands, sizeof(*e->outputs));
+	container_spec_fill(e->g, e->key, str_of(e->container), &spec, NULL);
+	e->hold = container_claim(e->g->containers, &spec, on_claimed, e);
+}

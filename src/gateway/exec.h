@@ -1,0 +1,85 @@
+/*
+ * Direct execs: commands in a container without a model (DESIGN section 9).
+ *
+ *     exec.c         an exec's life: claim, commands in order, output to whoever listens, end
+ *     exec_http.c    POST, GET and DELETE …/exec
+ *
+ * An exec that is streamed or detached is never cut: what it prints goes to the client, and the
+ * command waits while the client is full; or into two rings of 1 MiB, from which it can be read by
+ * offset. One that is collected keeps its output within max_output_length, as a tool call does.
+ */
+#ifndef BRIG_GATEWAY_EXEC_H
+#define BRIG_GATEWAY_EXEC_H
+
+#include "gateway/internal.h"
+#include "json/json.h"
+#include "tool/tool.h"
+
+#define EXEC_RING     1048576
+#define EXEC_KEEP_MS  600000 /* how long an ended exec can still be asked for */
+#define EXEC_MAX_KEPT 256    /* ended ones with rings, in one gateway */
+
+/* The newest EXEC_RING bytes of a stream. `end` counts all bytes there ever were. */
+struct ring {
+	char *bytes; /* grows up to EXEC_RING */
+	size_t cap;
+	uint64_t end;
+};
+
+struct exec_waiter;
+
+struct exec {
+	struct exec *next, **link;
+	struct gateway *g;
+	const struct config_key *key;
+	char id[65];
+	char container[41];
+	/* What to run: strings in `memory`. */
+	struct buf memory;
+	struct str *commands; /* shell scripts, one after the other; or one NULL-free argv */
+	size_t n_commands;
+	bool is_argv;
+	struct str *env;
+	size_t n_env;
+	struct str cwd, user, stdin_data;
+	uint32_t timeout_ms;
+	uint32_t output_chars;
+	/* How it is listened to. */
+	bool detach, stream, base64, rings;
+	struct http_exchange *x; /* the POST's, while it is open */
+	struct owner owner;
+	bool answered;
+	struct exec_waiter *waiters; /* of GET with wait */
+	/* State. */
+	struct container_hold *hold;
+	struct command *command;
+	size_t index;
+	struct collector *out, *err;
+	struct ring ring[2];
+	char tail[2][4]; /* the beginning of a character whose rest has not come yet */
+	size_t tail_len[2];
+	uint64_t streamed[2]; /* bytes of the current command's stream that were sent */
+	uint32_t output_left;
+	struct command_output *outputs; /* texts malloc'ed */
+	bool done, freed, killed;
+	struct error failed; /* code set: the sandbox could not be had, or ended */
+	struct event *keepalive, *expire;
+};
+
+/* exec.c */
+struct exec *exec_find(
+        struct gateway *g, const struct config_key *key, struct str container, struct str id);
+void exec_begin(struct exec *e);
+void exec_cancel(struct exec *e);  /* kills; the end comes by itself */
+void exec_destroy(struct exec *e); /* at once, in any state */
+void exec_let_go(struct exec *e);  /* the exchange has gone: an exec that is not detached ends */
+void ring_read(const struct ring *r, uint64_t *offset, struct buf *out, size_t max);
+
+/* exec_http.c: called by exec.c when something happened */
+void exec_on_started(struct exec *e);
+void exec_on_output(struct exec *e, bool is_stderr, const void *data, size_t n);
+void exec_on_command_done(struct exec *e);
+void exec_on_done(struct exec *e);
+void exec_on_rings(struct exec *e); /* there is more for those who wait */
+
+#endif
