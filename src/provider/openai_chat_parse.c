@@ -24,7 +24,6 @@
 #include "base/mem.h"
 #include "http/sse.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #define EVENT_MAX   ((size_t)16 << 20)
@@ -596,7 +595,7 @@ static void read_cost(struct usage *u, const struct json *cost)
 	if (money_parse(json_raw(cost), &u->cost)) {
 		u->has_cost = true;
 	} else if (json_double(cost, &d) && d >= 0 && d < 1e6) {
-		u->cost = (struct money){.pico = llround(d * 1e12)};
+		u->cost = (struct money){.pico = (int64_t)(d * 1e12 + 0.5)};
 		u->has_cost = true;
 	}
 }

@@ -1,0 +1,56 @@
+/*
+ * The seam behind store.h: one table of functions for each database. store.c checks arguments
+ * before it calls, so a backend may rely on what store.h says about them. For src/store only.
+ */
+#ifndef BRIG_STORE_BACKEND_H
+#define BRIG_STORE_BACKEND_H
+
+#include "store/store.h"
+
+struct store_backend {
+	struct store *(*close)(struct store *s);
+	int (*container_create)(struct store *s, const struct store_scope *scope,
+	        const struct store_container *c, struct store_container *ret, struct error *err);
+	int (*container_touch)(struct store *s, const struct store_scope *scope, struct str id,
+	        int64_t now_ms, const struct store_container *fresh, struct error *err);
+	int (*container_get)(struct store *s, const struct store_scope *scope, struct str id,
+	        struct store_container *ret, struct error *err);
+	int (*container_keep)(struct store *s, const struct store_scope *scope, struct str id,
+	        int64_t keep_until_ms, struct error *err);
+	int (*container_mark_deleting)(
+	        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+	int (*container_delete)(
+	        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+	int (*container_list)(struct store *s, const struct store_scope *scope,
+	        const struct store_list_query *q, struct store_list *ret, struct error *err);
+	int (*container_stale)(struct store *s, int64_t unused_since_ms, int64_t now_ms,
+	        uint32_t limit, struct store_stale **ret, size_t *ret_n, struct error *err);
+	int (*container_expire)(
+	        struct store *s, const struct store_stale *stale, struct error *err);
+	int (*call_ids_put)(struct store *s, const struct store_scope *scope,
+	        const struct store_call_id *ids, size_t n, int64_t expires_ms, struct error *err);
+	int (*call_id_get)(struct store *s, const struct store_scope *scope, struct str hash,
+	        int64_t now_ms, char **ret, size_t *ret_len, struct error *err);
+	int (*call_ids_expire)(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+	int (*keeper_take)(struct store *s, struct str node, struct str holder, int64_t now_ms,
+	        int64_t lease_ms, bool *ret_held, struct error *err);
+	int (*keeper_drop)(struct store *s, struct str node, struct str holder, struct error *err);
+};
+
+/* A backend's own struct begins with this. */
+struct store {
+	const struct store_backend *backend;
+};
+
+int sqlite_open(const struct store_options *o, struct store **ret, struct error *err);
+
+/* Steps from one schema to the next, in order; the first is number 1. Made at build from
+ * migrations/. */
+struct store_migration {
+	const char *name;
+	const char *sql;
+};
+extern const struct store_migration migrations_sqlite[];
+extern const unsigned migrations_sqlite_n;
+
+#endif

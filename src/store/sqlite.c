@@ -1,0 +1,734 @@
+/*
+ * The store in one SQLite file.
+ *
+ * Theory of operation. One connection a process, behind a mutex; every call takes it, runs one or a
+ * few statements and gives it back, so no transaction outlives a call. Journal mode WAL: readers
+ * never wait for the writer, and what was committed is in the WAL file before commit returns, so a
+ * killed process loses nothing; `synchronous` decides whether commit also waits for the disk.
+ *
+ * Several processes write. A statement that only writes is a transaction of its own. Where reading
+ * and writing belong together the transaction begins with BEGIN IMMEDIATE: a transaction that began
+ * as a reader and then wants to write could be refused at once, whatever the busy timeout says.
+ * Waiting for another writer is SQLite's busy handler, up to BUSY_MS.
+ *
+ * The schema's number is user_version; application_id says that a file is ours.
+ */
+#include "store/backend.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUSY_MS        10000
+#define APPLICATION_ID 0x62726967 /* "brig" */
+
+#define COLUMNS                                                                                    \
+	"id, name, created_ms, last_used_ms, keep_until_ms, image, memory_mib, cpu_milli, "        \
+	"deleting, network, env, metadata"
+#define KEY "account = ?1 AND workspace = ?2 AND id = ?3"
+#define LIST                                                                                       \
+	"SELECT " COLUMNS " FROM containers WHERE account = ?1 AND workspace = ?2 "                \
+	"AND deleting = 0 AND (?3 IS NULL OR name = ?3) "
+
+enum statement {
+	ST_BEGIN,
+	ST_COMMIT,
+	ST_ROLLBACK,
+	ST_CREATE,
+	ST_TOUCH,
+	ST_GET,
+	ST_KEEP,
+	ST_MARK,
+	ST_DELETE,
+	ST_LIST_UP,
+	ST_LIST_DOWN,
+	ST_STALE,
+	ST_EXPIRE,
+	ST_CALL_PUT,
+	ST_CALL_GET,
+	ST_CALL_EXPIRE,
+	ST_KEEPER_TAKE,
+	ST_KEEPER_DROP,
+	N_STATEMENTS,
+};
+
+static const char *const sql_of[N_STATEMENTS] = {
+        [ST_BEGIN] = "BEGIN IMMEDIATE",
+        [ST_COMMIT] = "COMMIT",
+        [ST_ROLLBACK] = "ROLLBACK",
+        [ST_CREATE] = "INSERT INTO containers (account, workspace, " COLUMNS ") VALUES "
+                      "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13) "
+                      "ON CONFLICT DO NOTHING",
+        [ST_TOUCH] = "UPDATE containers SET last_used_ms = max(last_used_ms, ?4) WHERE " KEY,
+        [ST_GET] = "SELECT " COLUMNS " FROM containers WHERE " KEY,
+        [ST_KEEP] = "UPDATE containers SET keep_until_ms = ?4 WHERE " KEY,
+        [ST_MARK] = "UPDATE containers SET deleting = 1 WHERE " KEY,
+        [ST_DELETE] = "DELETE FROM containers WHERE " KEY,
+        [ST_LIST_UP] = LIST "AND (created_ms, id) > (?4, ?5) ORDER BY created_ms, id LIMIT ?6",
+        [ST_LIST_DOWN] = LIST "AND (created_ms, id) < (?4, ?5) "
+                              "ORDER BY created_ms DESC, id DESC LIMIT ?6",
+        [ST_STALE] = "SELECT account, workspace, id, last_used_ms, deleting FROM containers WHERE "
+                     "(last_used_ms < ?1 AND keep_until_ms <= ?2) OR deleting = 1 LIMIT ?3",
+        [ST_EXPIRE] =
+                "DELETE FROM containers WHERE " KEY " AND (deleting = 1 OR last_used_ms = ?4)",
+        [ST_CALL_PUT] = "INSERT INTO call_ids (account, workspace, hash, upstream_id, expires_ms) "
+                        "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET "
+                        "upstream_id = excluded.upstream_id, "
+                        "expires_ms = max(expires_ms, excluded.expires_ms)",
+        [ST_CALL_GET] = "SELECT upstream_id FROM call_ids WHERE account = ?1 AND workspace = ?2 "
+                        "AND hash = ?3 AND expires_ms > ?4",
+        [ST_CALL_EXPIRE] =
+                "DELETE FROM call_ids WHERE (account, workspace, hash) IN (SELECT "
+                "account, workspace, hash FROM call_ids WHERE expires_ms <= ?1 LIMIT ?2)",
+        /* An end further away than a lease can reach is from before the clock was set back. */
+        [ST_KEEPER_TAKE] = "INSERT INTO keeper (node, holder, until_ms) VALUES (?1, ?2, ?3 + ?4) "
+                           "ON CONFLICT DO UPDATE SET holder = excluded.holder, "
+                           "until_ms = excluded.until_ms WHERE holder = excluded.holder OR "
+                           "until_ms <= ?3 OR until_ms > ?3 + ?4",
+        [ST_KEEPER_DROP] = "DELETE FROM keeper WHERE node = ?1 AND holder = ?2",
+};
+
+struct sqlite {
+	struct store store;
+	pthread_mutex_t lock;
+	sqlite3 *db;
+	sqlite3_stmt *statements[N_STATEMENTS];
+};
+
+/* ---- lock ---- */
+
+static struct sqlite *lock(struct store *s)
+{
+	struct sqlite *q = (struct sqlite *)s;
+
+	pthread_mutex_lock(&q->lock);
+	return q;
+}
+
+static void unlock(struct sqlite **q)
+{
+	pthread_mutex_unlock(&(*q)->lock);
+}
+#define _locked_ __attribute__((cleanup(unlock)))
+
+/* ---- statements ---- */
+
+static int fail(struct sqlite *q, const char *step, struct error *err)
+{
+	int code = sqlite3_errcode(q->db) & 0xff;
+
+	if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
+		return error_set(err, ERR_UNAVAILABLE, "store: %s: the database is busy", step);
+	if (code == SQLITE_NOMEM)
+		return error_set(err, ERR_NOMEM, "store: %s: no memory", step);
+	return error_set(err, ERR_IO, "store: %s: %s", step, sqlite3_errmsg(q->db));
+}
+
+/* A prepared statement, ready to be bound; NULL with err set. */
+static sqlite3_stmt *prepare(struct sqlite *q, enum statement which, struct error *err)
+{
+	sqlite3_stmt **st = &q->statements[which];
+
+	if (!*st && sqlite3_prepare_v3(q->db, sql_of[which], -1, SQLITE_PREPARE_PERSISTENT, st,
+	                    NULL) != SQLITE_OK) {
+		fail(q, "prepare", err);
+		return NULL;
+	}
+	return *st;
+}
+
+/* Texts are borrowed until the statement is reset, which every caller does before it returns. */
+static void bind_str(sqlite3_stmt *st, int at, struct str s)
+{
+	if (s.p)
+		sqlite3_bind_text(st, at, s.p, (int)s.n, SQLITE_STATIC);
+	else
+		sqlite3_bind_null(st, at);
+}
+
+static void bind_blob(sqlite3_stmt *st, int at, struct str s)
+{
+	sqlite3_bind_blob(st, at, s.p, (int)s.n, SQLITE_STATIC);
+}
+
+static void bind_key(sqlite3_stmt *st, const struct store_scope *scope, struct str id)
+{
+	bind_str(st, 1, scope->account);
+	bind_str(st, 2, scope->workspace);
+	bind_str(st, 3, id);
+}
+
+static void reset(sqlite3_stmt *st)
+{
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+}
+
+/* Runs a statement that gives no rows. Returns how many rows it changed. */
+static int run(struct sqlite *q, sqlite3_stmt *st, const char *step, struct error *err)
+{
+	int r = sqlite3_step(st) == SQLITE_DONE ? sqlite3_changes(q->db) : fail(q, step, err);
+
+	reset(st);
+	return r;
+}
+
+static int run_plain(struct sqlite *q, enum statement which, struct error *err)
+{
+	sqlite3_stmt *st = prepare(q, which, err);
+	int r = st ? run(q, st, sql_of[which], err) : -ERR_IO;
+
+	return r < 0 ? r : 0;
+}
+
+/* Ends a transaction: commits when r is good, else takes all of it back. */
+static int finish(struct sqlite *q, int r, struct error *err)
+{
+	int c = r < 0 ? r : run_plain(q, ST_COMMIT, err);
+
+	if (!sqlite3_get_autocommit(q->db))
+		run_plain(q, ST_ROLLBACK, NULL);
+	return c < 0 ? c : r;
+}
+
+static struct str column_str(sqlite3_stmt *st, int at)
+{
+	const char *p = (const char *)sqlite3_column_text(st, at);
+
+	return (struct str){p, p ? (size_t)sqlite3_column_bytes(st, at) : 0};
+}
+
+static char *column_dup(sqlite3_stmt *st, int at)
+{
+	struct str s = column_str(st, at);
+
+	return s.p ? mem_strndup(s.p, s.n) : NULL;
+}
+
+/* ---- containers ---- */
+
+static void read_container(sqlite3_stmt *st, struct store_container *c)
+{
+	*c = (struct store_container){0};
+	str_copy(c->id, sizeof(c->id), column_str(st, 0));
+	str_copy(c->name, sizeof(c->name), column_str(st, 1));
+	c->created_ms = sqlite3_column_int64(st, 2);
+	c->last_used_ms = sqlite3_column_int64(st, 3);
+	c->keep_until_ms = sqlite3_column_int64(st, 4);
+	str_copy(c->image, sizeof(c->image), column_str(st, 5));
+	c->memory_mib = (uint32_t)sqlite3_column_int64(st, 6);
+	c->cpu_milli = (uint32_t)sqlite3_column_int64(st, 7);
+	c->deleting = sqlite3_column_int(st, 8) != 0;
+	c->network = column_dup(st, 9);
+	c->env = column_dup(st, 10);
+	c->metadata = column_dup(st, 11);
+}
+
+static int get_locked(struct sqlite *q, const struct store_scope *scope, struct str id,
+        struct store_container *ret, struct error *err)
+{
+	sqlite3_stmt *st = prepare(q, ST_GET, err);
+	int r = 0, step;
+
+	if (!st)
+		return -ERR_IO;
+	bind_key(st, scope, id);
+	step = sqlite3_step(st);
+	if (step == SQLITE_ROW)
+		read_container(st, ret);
+	else if (step == SQLITE_DONE)
+		r = error_set(err, ERR_NOT_FOUND, "no container %.*s", (int)id.n, id.p);
+	else
+		r = fail(q, "read container", err);
+	reset(st);
+	return r;
+}
+
+static int insert_locked(struct sqlite *q, const struct store_scope *scope, struct str id,
+        const struct store_container *c, struct error *err)
+{
+	sqlite3_stmt *st = prepare(q, ST_CREATE, err);
+
+	if (!st)
+		return -ERR_IO;
+	bind_key(st, scope, id);
+	bind_str(st, 4, str_of(c->name));
+	sqlite3_bind_int64(st, 5, c->created_ms);
+	sqlite3_bind_int64(st, 6, c->last_used_ms);
+	sqlite3_bind_int64(st, 7, c->keep_until_ms);
+	bind_str(st, 8, str_of(c->image));
+	sqlite3_bind_int64(st, 9, c->memory_mib);
+	sqlite3_bind_int64(st, 10, c->cpu_milli);
+	bind_str(st, 11, str_of(c->network));
+	bind_str(st, 12, str_of(c->env));
+	bind_str(st, 13, str_of(c->metadata));
+	return run(q, st, "make container", err);
+}
+
+static int container_create(struct store *s, const struct store_scope *scope,
+        const struct store_container *c, struct store_container *ret, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	struct store_container row = {0};
+	int made, r;
+
+	r = run_plain(q, ST_BEGIN, err);
+	if (r < 0)
+		return r;
+	made = insert_locked(q, scope, str_of(c->id), c, err);
+	if (made >= 0 && ret) {
+		r = get_locked(q, scope, str_of(c->id), &row, err);
+		made = r < 0 ? r : made;
+	}
+	made = finish(q, made, err);
+	if (made >= 0 && ret)
+		*ret = row;
+	else
+		store_container_clear(&row);
+	return made;
+}
+
+static int container_touch(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, const struct store_container *fresh, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	sqlite3_stmt *st;
+	int r, made = 0;
+
+	r = run_plain(q, ST_BEGIN, err);
+	if (r < 0)
+		return r;
+	st = prepare(q, ST_TOUCH, err);
+	r = st ? 0 : -ERR_IO;
+	if (st) {
+		bind_key(st, scope, id);
+		sqlite3_bind_int64(st, 4, now_ms);
+		r = run(q, st, "touch container", err);
+	}
+	if (r == 0) {
+		made = insert_locked(q, scope, id, fresh, err);
+		r = made;
+	}
+	r = finish(q, r, err);
+	return r < 0 ? r : made;
+}
+
+static int container_get(struct store *s, const struct store_scope *scope, struct str id,
+        struct store_container *ret, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+
+	return get_locked(q, scope, id, ret, err);
+}
+
+/* One statement on one row; arg is bound as ?4 where it is given. Returns the rows changed. */
+static int change_row(struct sqlite *q, enum statement which, const struct store_scope *scope,
+        struct str id, const int64_t *arg, struct error *err)
+{
+	sqlite3_stmt *st = prepare(q, which, err);
+
+	if (!st)
+		return -ERR_IO;
+	bind_key(st, scope, id);
+	if (arg)
+		sqlite3_bind_int64(st, 4, *arg);
+	return run(q, st, "change container", err);
+}
+
+static int must_change(int changed, struct str id, struct error *err)
+{
+	if (changed == 0)
+		return error_set(err, ERR_NOT_FOUND, "no container %.*s", (int)id.n, id.p);
+	return changed < 0 ? changed : 0;
+}
+
+static int container_keep(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t keep_until_ms, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+
+	return must_change(change_row(q, ST_KEEP, scope, id, &keep_until_ms, err), id, err);
+}
+
+static int container_mark_deleting(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+
+	return must_change(change_row(q, ST_MARK, scope, id, NULL, err), id, err);
+}
+
+static int container_delete(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+
+	return change_row(q, ST_DELETE, scope, id, NULL, err);
+}
+
+/* Reads up to limit rows; the statement asks for one more, which only tells that there is more. */
+static int read_list(struct sqlite *q, sqlite3_stmt *st, uint32_t limit, struct store_list *ret,
+        struct error *err)
+{
+	struct store_list list = {0};
+	size_t cap = 0;
+	int step;
+
+	while ((step = sqlite3_step(st)) == SQLITE_ROW) {
+		if (list.n == limit) {
+			list.has_more = true;
+			step = SQLITE_DONE;
+			break;
+		}
+		mem_grow(&list.rows, &cap, list.n, sizeof(*list.rows));
+		read_container(st, &list.rows[list.n++]);
+	}
+	if (step != SQLITE_DONE) {
+		store_list_clear(&list);
+		return fail(q, "list containers", err);
+	}
+	*ret = list;
+	return 0;
+}
+
+static int container_list(struct store *s, const struct store_scope *scope,
+        const struct store_list_query *query, struct store_list *ret, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	int64_t created = query->ascending ? INT64_MIN : INT64_MAX;
+	sqlite3_stmt *st;
+	int r;
+
+	if (query->after.p) {
+		struct store_container last;
+
+		r = query->after.n <= STORE_ID_MAX ? get_locked(q, scope, query->after, &last, err)
+		                                   : -ERR_NOT_FOUND;
+		if (r == -ERR_NOT_FOUND)
+			return error_param(err, ERR_INVALID, "after", "no container of this id");
+		if (r < 0)
+			return r;
+		created = last.created_ms;
+		store_container_clear(&last);
+	}
+	st = prepare(q, query->ascending ? ST_LIST_UP : ST_LIST_DOWN, err);
+	if (!st)
+		return -ERR_IO;
+	bind_key(st, scope, query->name); /* ?3 is the name here */
+	sqlite3_bind_int64(st, 4, created);
+	bind_str(st, 5, query->after.p ? query->after : STR(""));
+	sqlite3_bind_int64(st, 6, (int64_t)query->limit + 1);
+	r = read_list(q, st, query->limit, ret, err);
+	reset(st);
+	return r;
+}
+
+static int container_stale(struct store *s, int64_t unused_since_ms, int64_t now_ms, uint32_t limit,
+        struct store_stale **ret, size_t *ret_n, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	sqlite3_stmt *st = prepare(q, ST_STALE, err);
+	struct store_stale *list = NULL;
+	size_t n = 0, cap = 0;
+	int step;
+
+	if (!st)
+		return -ERR_IO;
+	sqlite3_bind_int64(st, 1, unused_since_ms);
+	sqlite3_bind_int64(st, 2, now_ms);
+	sqlite3_bind_int64(st, 3, limit);
+	while ((step = sqlite3_step(st)) == SQLITE_ROW) {
+		mem_grow(&list, &cap, n, sizeof(*list));
+		list[n].account = column_dup(st, 0);
+		list[n].workspace = column_dup(st, 1);
+		str_copy(list[n].id, sizeof(list[n].id), column_str(st, 2));
+		list[n].last_used_ms = sqlite3_column_int64(st, 3);
+		list[n].deleting = sqlite3_column_int(st, 4) != 0;
+		n++;
+	}
+	if (step != SQLITE_DONE) {
+		store_stale_free(list, n);
+		step = fail(q, "find stale containers", err);
+		reset(st);
+		return step;
+	}
+	reset(st);
+	*ret = list;
+	*ret_n = n;
+	return 0;
+}
+
+static int container_expire(struct store *s, const struct store_stale *stale, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	struct store_scope scope = {str_of(stale->account), str_of(stale->workspace)};
+
+	return change_row(q, ST_EXPIRE, &scope, str_of(stale->id), &stale->last_used_ms, err);
+}
+
+/* ---- call ids ---- */
+
+static int call_ids_put(struct store *s, const struct store_scope *scope,
+        const struct store_call_id *ids, size_t n, int64_t expires_ms, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	sqlite3_stmt *st;
+	int r = run_plain(q, ST_BEGIN, err);
+
+	if (r < 0)
+		return r;
+	st = prepare(q, ST_CALL_PUT, err);
+	r = st ? 0 : -ERR_IO;
+	for (size_t i = 0; st && i < n && r >= 0; i++) {
+		bind_key(st, scope, ids[i].hash);
+		bind_blob(st, 4, ids[i].upstream_id);
+		sqlite3_bind_int64(st, 5, expires_ms);
+		r = run(q, st, "keep call id", err);
+	}
+	r = finish(q, r, err);
+	return r < 0 ? r : 0;
+}
+
+static int call_id_get(struct store *s, const struct store_scope *scope, struct str hash,
+        int64_t now_ms, char **ret, size_t *ret_len, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	sqlite3_stmt *st = prepare(q, ST_CALL_GET, err);
+	int r = 0, step;
+
+	if (!st)
+		return -ERR_IO;
+	bind_key(st, scope, hash);
+	sqlite3_bind_int64(st, 4, now_ms);
+	step = sqlite3_step(st);
+	if (step == SQLITE_ROW) {
+		size_t n = (size_t)sqlite3_column_bytes(st, 0);
+
+		*ret = mem_strndup(sqlite3_column_blob(st, 0), n);
+		*ret_len = n;
+	} else if (step == SQLITE_DONE) {
+		r = error_set(err, ERR_NOT_FOUND, "no call id of this hash");
+	} else {
+		r = fail(q, "read call id", err);
+	}
+	reset(st);
+	return r;
+}
+
+static int call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	sqlite3_stmt *st = prepare(q, ST_CALL_EXPIRE, err);
+
+	if (!st)
+		return -ERR_IO;
+	sqlite3_bind_int64(st, 1, now_ms);
+	sqlite3_bind_int64(st, 2, limit);
+	return run(q, st, "forget call ids", err);
+}
+
+/* ---- keeper ---- */
+
+static int keeper_take(struct store *s, struct str node, struct str holder, int64_t now_ms,
+        int64_t lease_ms, bool *ret_held, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	sqlite3_stmt *st = prepare(q, ST_KEEPER_TAKE, err);
+	int r;
+
+	if (!st)
+		return -ERR_IO;
+	bind_str(st, 1, node);
+	bind_str(st, 2, holder);
+	sqlite3_bind_int64(st, 3, now_ms);
+	sqlite3_bind_int64(st, 4, lease_ms);
+	r = run(q, st, "take keeper's row", err);
+	if (r < 0)
+		return r;
+	*ret_held = r > 0;
+	return 0;
+}
+
+static int keeper_drop(struct store *s, struct str node, struct str holder, struct error *err)
+{
+	struct sqlite *q _locked_ = lock(s);
+	sqlite3_stmt *st = prepare(q, ST_KEEPER_DROP, err);
+	int r;
+
+	if (!st)
+		return -ERR_IO;
+	bind_str(st, 1, node);
+	bind_str(st, 2, holder);
+	r = run(q, st, "drop keeper's row", err);
+	return r < 0 ? r : 0;
+}
+
+/* ---- opening ---- */
+
+static struct store *sqlite_close_store(struct store *s)
+{
+	struct sqlite *q = (struct sqlite *)s;
+
+	for (size_t i = 0; i < N_STATEMENTS; i++)
+		sqlite3_finalize(q->statements[i]);
+	sqlite3_close(q->db);
+	pthread_mutex_destroy(&q->lock);
+	free(q);
+	return NULL;
+}
+
+static int exec(struct sqlite *q, const char *sql, struct error *err)
+{
+	return sqlite3_exec(q->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(q, sql, err);
+}
+
+static int exec_number(struct sqlite *q, const char *pragma, unsigned value, struct error *err)
+{
+	char sql[64];
+
+	str_format(sql, sizeof(sql), "PRAGMA %s = %u", pragma, value);
+	return exec(q, sql, err);
+}
+
+static int ask_number(struct sqlite *q, const char *sql, unsigned *ret, struct error *err)
+{
+	sqlite3_stmt *st = NULL;
+	int r = 0;
+
+	if (sqlite3_prepare_v2(q->db, sql, -1, &st, NULL) != SQLITE_OK)
+		return fail(q, sql, err);
+	if (sqlite3_step(st) == SQLITE_ROW)
+		*ret = (unsigned)sqlite3_column_int64(st, 0);
+	else
+		r = fail(q, sql, err);
+	sqlite3_finalize(st);
+	return r;
+}
+
+/* Switching a new file to WAL needs it alone, and does not ask the busy handler. */
+static int use_wal(struct sqlite *q, struct error *err)
+{
+	const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+	int rc = SQLITE_BUSY;
+
+	for (int waited = 0; waited < BUSY_MS; waited += 20) {
+		rc = sqlite3_exec(q->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+		if ((rc & 0xff) != SQLITE_BUSY)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	return rc == SQLITE_OK ? 0 : fail(q, "journal mode", err);
+}
+
+static int check_ours(struct sqlite *q, unsigned version, struct error *err)
+{
+	unsigned application = 0, tables = 0;
+	int r = ask_number(q, "PRAGMA application_id", &application, err);
+
+	if (r == 0)
+		r = ask_number(q, "SELECT count(*) FROM sqlite_schema", &tables, err);
+	if (r < 0)
+		return r;
+	if (application != APPLICATION_ID && (application || version || tables))
+		return error_set(err, ERR_IO, "store: the file is a database of another program");
+	if (version > migrations_sqlite_n)
+		return error_set(err, ERR_IO,
+		        "store: the file was made by a newer brig (schema %u, this one knows %u)",
+		        version, migrations_sqlite_n);
+	return 0;
+}
+
+/* In one transaction; of several processes that start at once, the first does it. */
+static int migrate_locked(struct sqlite *q, struct error *err)
+{
+	unsigned version = 0;
+	int r = ask_number(q, "PRAGMA user_version", &version, err);
+
+	if (r == 0)
+		r = check_ours(q, version, err);
+	for (unsigned i = version; i < migrations_sqlite_n && r == 0; i++) {
+		r = exec(q, migrations_sqlite[i].sql, err);
+		if (r < 0)
+			error_prefix(err, "%s", migrations_sqlite[i].name);
+	}
+	if (r == 0 && version < migrations_sqlite_n)
+		r = exec_number(q, "user_version", migrations_sqlite_n, err);
+	if (r == 0 && version < migrations_sqlite_n)
+		r = exec_number(q, "application_id", APPLICATION_ID, err);
+	return r;
+}
+
+static int set_up(struct sqlite *q, bool power, struct error *err)
+{
+	int r;
+
+	sqlite3_busy_timeout(q->db, BUSY_MS);
+	sqlite3_extended_result_codes(q->db, 1);
+	sqlite3_db_config(q->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	sqlite3_db_config(q->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	r = use_wal(q, err);
+	if (r == 0)
+		r = exec(q, power ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
+		        err);
+	if (r == 0)
+		r = run_plain(q, ST_BEGIN, err);
+	return r < 0 ? r : finish(q, migrate_locked(q, err), err);
+}
+
+/* SQLite would make the file readable by all. */
+static int make_file(const char *path, struct error *err)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		return errno == EEXIST ? 0 : error_errno(err, errno, "store: %s", path);
+	close(fd);
+	return 0;
+}
+
+static const struct store_backend backend = {
+        .close = sqlite_close_store,
+        .container_create = container_create,
+        .container_touch = container_touch,
+        .container_get = container_get,
+        .container_keep = container_keep,
+        .container_mark_deleting = container_mark_deleting,
+        .container_delete = container_delete,
+        .container_list = container_list,
+        .container_stale = container_stale,
+        .container_expire = container_expire,
+        .call_ids_put = call_ids_put,
+        .call_id_get = call_id_get,
+        .call_ids_expire = call_ids_expire,
+        .keeper_take = keeper_take,
+        .keeper_drop = keeper_drop,
+};
+
+int sqlite_open(const struct store_options *o, struct store **ret, struct error *err)
+{
+	struct sqlite *q;
+	int r = make_file(o->path, err);
+
+	if (r < 0)
+		return r;
+	q = mem_alloc(sizeof(*q));
+	q->store.backend = &backend;
+	pthread_mutex_init(&q->lock, NULL);
+	if (sqlite3_open_v2(o->path, &q->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
+	        SQLITE_OK)
+		r = fail(q, o->path, err);
+	else
+		r = set_up(q, o->power, err);
+	if (r < 0) {
+		sqlite_close_store(&q->store);
+		return r;
+	}
+	*ret = &q->store;
+	return 0;
+}

@@ -1,0 +1,211 @@
+/* Checks what callers give, and hands on to the backend. */
+#include "store/backend.h"
+
+#include "base/utf8.h"
+
+#include <stdlib.h>
+
+#define UPSTREAM_ID_MAX 4096
+#define SCOPE_MAX       256
+#define LIMIT_MAX       1000
+
+int store_open(const struct store_options *o, struct store **ret, struct error *err)
+{
+	return sqlite_open(o, ret, err);
+}
+
+struct store *store_close(struct store *s)
+{
+	return s ? s->backend->close(s) : NULL;
+}
+
+/* ---- checks ---- */
+
+static int check_text(struct str s, size_t max, const char *what, struct error *err)
+{
+	if (!s.n || s.n > max || memchr(s.p, 0, s.n) || !utf8_valid(s.p, s.n))
+		return error_set(err, ERR_INVALID, "%s must be 1 to %zu bytes of text", what, max);
+	return 0;
+}
+
+static int check_scope(const struct store_scope *scope, struct error *err)
+{
+	int r = check_text(scope->account, SCOPE_MAX, "account", err);
+
+	return r < 0 ? r : check_text(scope->workspace, SCOPE_MAX, "workspace", err);
+}
+
+static int check_key(const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	return r < 0 ? r : check_text(id, STORE_ID_MAX, "container id", err);
+}
+
+static int check_hash(struct str hash, struct error *err)
+{
+	if (hash.n != 32 || !str_in_set(hash, "0123456789abcdef"))
+		return error_set(err, ERR_INVALID, "a call id's hash has 32 hex digits");
+	return 0;
+}
+
+/* ---- containers ---- */
+
+void store_container_clear(struct store_container *c)
+{
+	if (!c)
+		return;
+	free(c->network);
+	free(c->env);
+	free(c->metadata);
+	*c = (struct store_container){0};
+}
+
+void store_list_clear(struct store_list *l)
+{
+	if (!l)
+		return;
+	for (size_t i = 0; i < l->n; i++)
+		store_container_clear(&l->rows[i]);
+	free(l->rows);
+	*l = (struct store_list){0};
+}
+
+struct store_stale *store_stale_free(struct store_stale *stale, size_t n)
+{
+	for (size_t i = 0; stale && i < n; i++) {
+		free(stale[i].account);
+		free(stale[i].workspace);
+	}
+	free(stale);
+	return NULL;
+}
+
+int store_container_create(struct store *s, const struct store_scope *scope,
+        const struct store_container *c, struct store_container *ret, struct error *err)
+{
+	int r = check_key(scope, str_of(c->id), err);
+
+	return r < 0 ? r : s->backend->container_create(s, scope, c, ret, err);
+}
+
+int store_container_touch(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, const struct store_container *fresh, struct error *err)
+{
+	int r = check_key(scope, id, err);
+
+	return r < 0 ? r : s->backend->container_touch(s, scope, id, now_ms, fresh, err);
+}
+
+int store_container_get(struct store *s, const struct store_scope *scope, struct str id,
+        struct store_container *ret, struct error *err)
+{
+	int r = check_key(scope, id, err);
+
+	return r < 0 ? r : s->backend->container_get(s, scope, id, ret, err);
+}
+
+int store_container_keep(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t keep_until_ms, struct error *err)
+{
+	int r = check_key(scope, id, err);
+
+	return r < 0 ? r : s->backend->container_keep(s, scope, id, keep_until_ms, err);
+}
+
+int store_container_mark_deleting(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = check_key(scope, id, err);
+
+	return r < 0 ? r : s->backend->container_mark_deleting(s, scope, id, err);
+}
+
+int store_container_delete(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = check_key(scope, id, err);
+
+	return r < 0 ? r : s->backend->container_delete(s, scope, id, err);
+}
+
+int store_container_list(struct store *s, const struct store_scope *scope,
+        const struct store_list_query *q, struct store_list *ret, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	if (r < 0)
+		return r;
+	if (q->limit < 1 || q->limit > LIMIT_MAX)
+		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
+	return s->backend->container_list(s, scope, q, ret, err);
+}
+
+int store_container_stale(struct store *s, int64_t unused_since_ms, int64_t now_ms, uint32_t limit,
+        struct store_stale **ret, size_t *ret_n, struct error *err)
+{
+	if (limit < 1 || limit > LIMIT_MAX)
+		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
+	return s->backend->container_stale(s, unused_since_ms, now_ms, limit, ret, ret_n, err);
+}
+
+int store_container_expire(struct store *s, const struct store_stale *stale, struct error *err)
+{
+	return s->backend->container_expire(s, stale, err);
+}
+
+/* ---- call ids ---- */
+
+int store_call_ids_put(struct store *s, const struct store_scope *scope,
+        const struct store_call_id *ids, size_t n, int64_t expires_ms, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		r = check_hash(ids[i].hash, err);
+		if (r == 0 && (!ids[i].upstream_id.n || ids[i].upstream_id.n > UPSTREAM_ID_MAX))
+			r = error_set(err, ERR_INVALID, "an upstream call id has 1 to %d bytes",
+			        UPSTREAM_ID_MAX);
+	}
+	if (r < 0 || n == 0)
+		return r;
+	return s->backend->call_ids_put(s, scope, ids, n, expires_ms, err);
+}
+
+int store_call_id_get(struct store *s, const struct store_scope *scope, struct str hash,
+        int64_t now_ms, char **ret, size_t *ret_len, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	if (r == 0)
+		r = check_hash(hash, err);
+	return r < 0 ? r : s->backend->call_id_get(s, scope, hash, now_ms, ret, ret_len, err);
+}
+
+int store_call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err)
+{
+	return s->backend->call_ids_expire(s, now_ms, limit, err);
+}
+
+/* ---- keeper ---- */
+
+int store_keeper_take(struct store *s, struct str node, struct str holder, int64_t now_ms,
+        int64_t lease_ms, bool *ret_held, struct error *err)
+{
+	int r = check_text(node, SCOPE_MAX, "node", err);
+
+	if (r == 0)
+		r = check_text(holder, SCOPE_MAX, "holder", err);
+	if (r < 0)
+		return r;
+	return s->backend->keeper_take(s, node, holder, now_ms, lease_ms, ret_held, err);
+}
+
+int store_keeper_drop(struct store *s, struct str node, struct str holder, struct error *err)
+{
+	int r = check_text(node, SCOPE_MAX, "node", err);
+
+	if (r == 0)
+		r = check_text(holder, SCOPE_MAX, "holder", err);
+	return r < 0 ? r : s->backend->keeper_drop(s, node, holder, err);
+}

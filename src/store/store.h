@@ -1,0 +1,147 @@
+/*
+ * What brig remembers between processes: container rows, upstream call ids that did not fit into
+ * ours, and who is the node's keeper. SQLite by default; nothing outside src/store knows that.
+ *
+ * Every row of a tenant is keyed by account and workspace: there is no call that reads across them
+ * but the keeper's. Times are milliseconds of the wall clock, given by the caller.
+ *
+ * Calls block (file system, and up to ten seconds for another process that writes), so they belong
+ * on the thread pool, never on the loop. A store may be used by several threads: calls are made one
+ * after the other. It must not be carried over a fork. Several processes may open the same path at
+ * once. What a call reported as done survives the death of any process; with store_options.power it
+ * survives the machine's too.
+ *
+ * Errors: -ERR_NOT_FOUND and -ERR_INVALID where said; -ERR_UNAVAILABLE when others kept the
+ * database busy; -ERR_IO for the disk, a damaged file, or one made by a newer brig.
+ */
+#ifndef BRIG_STORE_STORE_H
+#define BRIG_STORE_STORE_H
+
+#include "base/error.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct store;
+
+struct store_options {
+	const char *path; /* of the database file; made with mode 0600 when absent */
+	bool power;       /* wait for the disk at every write (container.durability: power) */
+};
+/* Opens, and brings an older file up to date. */
+int store_open(const struct store_options *o, struct store **ret, struct error *err);
+struct store *store_close(struct store *s); /* takes NULL; returns NULL */
+
+/* Whose rows. Both not empty. */
+struct store_scope {
+	struct str account, workspace;
+};
+
+/* ---- containers ---- */
+
+#define STORE_ID_MAX   40
+#define STORE_NAME_MAX 256
+
+struct store_container {
+	char id[STORE_ID_MAX + 1];
+	char name[STORE_NAME_MAX + 1];
+	int64_t created_ms, last_used_ms;
+	int64_t keep_until_ms; /* keep_running: awake until then; 0: no */
+	char image[65];
+	uint32_t memory_mib, cpu_milli;
+	bool deleting;  /* its files are being removed */
+	char *network;  /* JSON of the network policy; NULL: disabled. These three are malloc'ed */
+	char *env;      /* JSON object of the environment; NULL: empty */
+	char *metadata; /* JSON object; NULL: empty */
+};
+/* Frees what it points at and zeroes it. Takes NULL. */
+void store_container_clear(struct store_container *c);
+
+/*
+ * Makes the row unless one of that id is there: 1 made, 0 it was there. ret (may be NULL) is filled
+ * with the row as it stands afterwards.
+ */
+int store_container_create(struct store *s, const struct store_scope *scope,
+        const struct store_container *c, struct store_container *ret, struct error *err);
+/*
+ * The container was used at now_ms: sets last_used (it never goes back), or makes the row from
+ * `fresh` where there is none. 1: made.
+ */
+int store_container_touch(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, const struct store_container *fresh, struct error *err);
+/* 0 or -ERR_NOT_FOUND. */
+int store_container_get(struct store *s, const struct store_scope *scope, struct str id,
+        struct store_container *ret, struct error *err);
+/* 0 or -ERR_NOT_FOUND. */
+int store_container_keep(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t keep_until_ms, struct error *err);
+/* Marks that removal has begun, so that it is finished also after a crash. 0 or -ERR_NOT_FOUND. */
+int store_container_mark_deleting(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+/* 1: the row is gone, 0: there was none. */
+int store_container_delete(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+
+struct store_list_query {
+	struct str after; /* id of the last one seen, or {NULL,0} */
+	struct str name;  /* only of this name, or {NULL,0} */
+	uint32_t limit;   /* 1 … 1000 */
+	bool ascending;   /* by time of making, then id; default newest first */
+};
+struct store_list {
+	struct store_container *rows;
+	size_t n;
+	bool has_more;
+};
+/* Those being deleted are left out. An unknown `after` is -ERR_INVALID with param "after". */
+int store_container_list(struct store *s, const struct store_scope *scope,
+        const struct store_list_query *q, struct store_list *ret, struct error *err);
+void store_list_clear(struct store_list *l);
+
+/*
+ * For the keeper, over all tenants: at most `limit` containers that were last used before
+ * unused_since_ms and are not kept at now_ms, or are marked as being deleted.
+ */
+struct store_stale {
+	char *account, *workspace; /* malloc'ed */
+	char id[STORE_ID_MAX + 1];
+	int64_t last_used_ms;
+	bool deleting;
+};
+int store_container_stale(struct store *s, int64_t unused_since_ms, int64_t now_ms, uint32_t limit,
+        struct store_stale **ret, size_t *ret_n, struct error *err);
+struct store_stale *store_stale_free(struct store_stale *stale, size_t n); /* returns NULL */
+/* Removes the row only if it was not used since the list was made. 1: gone, 0: it is in use again.
+ */
+int store_container_expire(struct store *s, const struct store_stale *stale, struct error *err);
+
+/* ---- call ids that are longer than ours may be ---- */
+
+struct store_call_id {
+	struct str hash;        /* the 32 hex digits inside the public id */
+	struct str upstream_id; /* 1 … 4,096 bytes */
+};
+/* All of them or none; one that is there already lives on until expires_ms, if that is later. */
+int store_call_ids_put(struct store *s, const struct store_scope *scope,
+        const struct store_call_id *ids, size_t n, int64_t expires_ms, struct error *err);
+/* *ret is malloc'ed and NUL-terminated. 0, or -ERR_NOT_FOUND where it is unknown or expired. */
+int store_call_id_get(struct store *s, const struct store_scope *scope, struct str hash,
+        int64_t now_ms, char **ret, size_t *ret_len, struct error *err);
+/* For the keeper: forgets what has expired, at most `limit` rows. Returns how many. */
+int store_call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+
+/* ---- the node's keeper ---- */
+
+/*
+ * One gateway of a node runs its timers: the holder of the node's row. Takes the row, or extends
+ * it, until now_ms + lease_ms, when it is free, run out, or the holder's own. holder: random, one
+ * for each process. *ret_held tells whether the caller is the keeper now.
+ */
+int store_keeper_take(struct store *s, struct str node, struct str holder, int64_t now_ms,
+        int64_t lease_ms, bool *ret_held, struct error *err);
+/* Gives the row up, so that another need not wait for the lease to end. */
+int store_keeper_drop(struct store *s, struct str node, struct str holder, struct error *err);
+
+#endif
