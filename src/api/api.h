@@ -81,15 +81,39 @@ struct api {
 
 extern const struct api api_responses;
 
+/*
+ * How the Responses stream is carried: API_SSE frames each event (`event:`, `data:`, an empty line, and `data: [DONE]`
+ * at the end); API_WEBSOCKET writes each event as one line of JSON, so that the carrier cuts frames at the newlines;
+ * API_WHOLE writes nothing before OUT_END. An event of up to 64 KiB is in `out` whole when emit() returns. r, who
+ * and the conversation must outlive the stream. The response's id is "resp_" and what follows "gen-" in who->id.
+ */
+
 /* The envelope of /api/v1 and /v1 for everything that is no dialect of its own (containers, models, keys). */
 void api_error_body(const struct error *e, bool under_v1, struct buf *out);
 /* "invalid_request_error" and so on: `error.type` for a code and status. */
 const char *api_error_type(const struct error *e);
+/* `error.code` as a string: the exact name ("unknown_parameter") or one for the status; NULL: none. */
+const char *api_error_code(const struct error *e);
+/* OpenRouter's `error_type` (spec/openrouter.md 8): "invalid_request", "rate_limit_exceeded", … */
+const char *api_error_name(const struct error *e);
+/* What the caller may read: errors of the machine itself say only that there was one. */
+const char *api_error_text(const struct error *e);
 
 /* ---- which container (pure; spec/openrouter.md 1.3 and 1.7) ---- */
 
 /* A session key: [A-Za-z0-9_-]+, the last 20 characters count. Writes "sess_…" or leaves out[0] = 0 and returns false. */
 bool api_session_container(struct str key, char out[41]);
 bool api_container_id_valid(struct str id); /* 1 to 40 of [A-Za-z0-9_-] */
+
+enum { API_SESSION_KEYS = 3 };
+struct api_container_hints {
+	struct str reference;   /* of container_reference, checked; {NULL,0}: none */
+	/* Body session_id, header x-session-id, body prompt_cache_key: the first whose p is not NULL decides. */
+	struct str session[API_SESSION_KEYS];
+	struct str replayed;    /* the most recent container id in the conversation, or {NULL,0} */
+	struct str request_seed;
+};
+/* Writes the container's id; true where the request names it (so it may live on), false where it is this request's own. */
+bool api_container_choose(const struct api_container_hints *h, char out[41]);
 
 #endif

@@ -1,0 +1,116 @@
+/*
+ * Errors as the OpenAI dialects show them: OpenAI's envelope with OpenRouter's added fields, so
+ * that the SDKs of both find what they look for (DESIGN section 9, "errors"). All names come from
+ * here.
+ */
+#include "api/api.h"
+
+#include "json/json.h"
+
+/* What an error of this status is called where it has no more exact name. */
+static const struct status_names {
+	int status;
+	const char *type; /* error.type */
+	const char *code; /* error.code under /v1; NULL: null */
+	const char *name; /* error_type */
+} status_names[] = {
+        {400, "invalid_request_error", NULL, "invalid_request"},
+        {401, "authentication_error", "invalid_api_key", "authentication"},
+        {402, "insufficient_quota", "insufficient_quota", "payment_required"},
+        {403, "permission_error", "permission_denied", "permission_denied"},
+        {404, "invalid_request_error", "not_found", "not_found"},
+        {408, "invalid_request_error", "request_timeout", "timeout"},
+        {409, "invalid_request_error", "conflict", "invalid_request"},
+        {412, "invalid_request_error", NULL, "precondition_failed"},
+        {413, "invalid_request_error", "request_too_large", "payload_too_large"},
+        {422, "invalid_request_error", NULL, "unprocessable"},
+        {429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_exceeded"},
+        {499, "invalid_request_error", "request_cancelled", "unmapped"},
+        {500, "server_error", "server_error", "server"},
+        {502, "server_error", "server_error", "provider_unavailable"},
+        {503, "server_error", "server_error", "server"},
+        {504, "server_error", "server_error", "timeout"},
+        {529, "server_error", "server_is_overloaded", "provider_overloaded"},
+};
+
+/* The exact names of errors that OpenRouter knows too: they stand in error_type as they are. */
+static const char *const shared_names[] = {
+        "context_length_exceeded",
+        "max_tokens_exceeded",
+        "token_limit_exceeded",
+        "string_too_long",
+        "content_policy_violation",
+        "refusal",
+        "invalid_prompt",
+        "invalid_image",
+        "image_too_large",
+        "image_too_small",
+        "unsupported_image_format",
+        "image_download_failed",
+        "image_not_found",
+        "provider_overloaded",
+        "provider_unavailable",
+        "payment_required",
+};
+
+static const struct status_names *names_of(const struct error *e)
+{
+	static const struct status_names other_4xx = {
+	        400, "invalid_request_error", NULL, "invalid_request"};
+	static const struct status_names other_5xx = {
+	        500, "server_error", "server_error", "server"};
+	int status = error_http_status(e);
+
+	for (size_t i = 0; i < sizeof(status_names) / sizeof(*status_names); i++)
+		if (status_names[i].status == status)
+			return &status_names[i];
+	return status < 500 ? &other_4xx : &other_5xx;
+}
+
+const char *api_error_type(const struct error *e)
+{
+	return names_of(e)->type;
+}
+
+const char *api_error_code(const struct error *e)
+{
+	return e->type[0] ? e->type : names_of(e)->code;
+}
+
+const char *api_error_name(const struct error *e)
+{
+	for (size_t i = 0; i < sizeof(shared_names) / sizeof(*shared_names); i++)
+		if (str_is(str_of(e->type), shared_names[i]))
+			return shared_names[i];
+	if (e->code == ERR_UPSTREAM && error_http_status(e) == 503)
+		return "provider_overloaded";
+	return names_of(e)->name;
+}
+
+const char *api_error_text(const struct error *e)
+{
+	/* Their texts name files, calls and processes of this machine. */
+	if (e->code == ERR_IO || e->code == ERR_PROTOCOL || e->code == ERR_INTERNAL)
+		return "The server met an internal error while it processed the request.";
+	return e->text[0] ? e->text : "The request failed.";
+}
+
+void api_error_body(const struct error *e, bool under_v1, struct buf *out)
+{
+	struct json_writer w;
+
+	jw_init(&w, out);
+	jw_object(&w);
+	jw_key(&w, "error");
+	jw_object(&w);
+	jw_kcstr(&w, "message", api_error_text(e));
+	jw_kcstr(&w, "type", api_error_type(e));
+	jw_kcstr(&w, "param", e->param[0] ? e->param : NULL);
+	if (under_v1)
+		jw_kcstr(&w, "code", api_error_code(e));
+	else
+		jw_ki64(&w, "code", error_http_status(e));
+	jw_end(&w);
+	jw_kcstr(&w, "error_type", api_error_name(e));
+	jw_end(&w);
+}

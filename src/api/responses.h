@@ -1,0 +1,134 @@
+/* What the files of the Responses dialect share and nobody else needs. */
+#ifndef BRIG_API_RESPONSES_H
+#define BRIG_API_RESPONSES_H
+
+#include "api/api.h"
+#include "api/param.h"
+#include "api/ropewriter.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- the request ---- */
+
+/* Request fields that the response object repeats as they came: raw JSON in the body, {NULL,0}
+ * where absent or null. Tools are repeated from the conversation's entries. */
+enum echo_field {
+	ECHO_INSTRUCTIONS,
+	ECHO_MAX_OUTPUT_TOKENS,
+	ECHO_MAX_TOOL_CALLS,
+	ECHO_METADATA,
+	ECHO_PARALLEL_TOOL_CALLS,
+	ECHO_PRESENCE_PENALTY,
+	ECHO_FREQUENCY_PENALTY,
+	ECHO_PROMPT_CACHE_KEY,
+	ECHO_PROMPT_CACHE_RETENTION,
+	ECHO_SAFETY_IDENTIFIER,
+	ECHO_SERVICE_TIER,
+	ECHO_TEMPERATURE,
+	ECHO_TEXT_VERBOSITY,
+	ECHO_TOOL_CHOICE,
+	ECHO_TOP_LOGPROBS,
+	ECHO_TOP_P,
+	ECHO_TRUNCATION,
+	ECHO_USER,
+	ECHO_FIELDS,
+};
+/* An object that is repeated: its text without the last bracket, and that bracket with the members
+ * before it that a client's schema demands and the request left out. */
+struct echo_object {
+	struct str head, tail;
+};
+struct api_echo {
+	struct str raw[ECHO_FIELDS];
+	struct echo_object *tools; /* one for each of the conversation's */
+	struct echo_object reasoning, format;
+};
+
+struct responses_parser {
+	struct param_reader in;
+	struct conversation *conversation;
+	const struct config *config;
+	const struct json *root;
+	struct api_echo *echo;
+	const struct tool_entry *shell; /* the server shell of this request, or NULL */
+	struct str replayed_container;  /* the most recent one in the input */
+	uint32_t max_tool_calls;
+	/* For messages: which element of `input` each item of the conversation came from. */
+	uint32_t *input_of;
+	size_t n_input_of, cap_input_of;
+};
+
+int responses_parse(struct api_request *in, struct str request_seed, struct turn_request *ret,
+        struct error *err);
+/* `tools`, `tool_choice` and the loop's limits. Before the input: ids there depend on the tools. */
+int responses_tools_parse(struct responses_parser *p);
+/* defaults: key, value, key, value, …, NULL. */
+int responses_echo_object(struct responses_parser *p, const struct json *object,
+        const char *const *defaults, struct echo_object *ret);
+/* `input`, and the replies it cuts into. */
+int responses_items_parse(struct responses_parser *p);
+
+/* ---- the answer ---- */
+
+/* One item of `output`. A call of brig:shell has two. */
+enum responses_slot_kind {
+	SLOT_MESSAGE,
+	SLOT_REASONING,
+	SLOT_FUNCTION_CALL,
+	SLOT_SHELL,        /* openrouter:shell: call and result */
+	SLOT_SHELL_CALL,   /* brig:shell */
+	SLOT_SHELL_OUTPUT, /* brig:shell */
+};
+enum responses_slot_state { SLOT_BEGUN, SLOT_ENDED };
+
+struct responses_slot {
+	enum responses_slot_kind kind;
+	enum responses_slot_state state;
+	const struct item *item;   /* message, reasoning or call */
+	const struct item *result; /* of a server tool's call, once it has ended */
+	char id[48];
+	/* While it streams: */
+	uint32_t n_of[2];  /* of them: contents, summaries; each family counts its own */
+	uint32_t n_begun;  /* parts that were announced */
+	uint32_t n_closed; /* parts whose text was given whole */
+	size_t streamed;   /* bytes of the last one that were given */
+	bool is_open;      /* announced, and not done */
+};
+
+/* How an answer stands: what its object shows beside the request's own fields. */
+struct responses_state {
+	const struct turn_request *request;
+	const struct api_identity *who;
+	char id[80];
+	const char *status;               /* "in_progress", … */
+	int64_t completed_s;              /* 0: null */
+	const char *incomplete_reason;    /* or NULL */
+	const struct error *error;        /* or NULL */
+	const struct turn_totals *totals; /* NULL: usage is null */
+};
+
+/* Everything of the response object before the elements of `output`, and after them. */
+void responses_write_head(struct ropewriter *w, const struct responses_state *s);
+void responses_write_tail(struct ropewriter *w, const struct responses_state *s);
+/* One item. fresh: as it is announced, before any of its content. */
+void responses_write_item(struct ropewriter *w, const struct responses_state *s,
+        const struct responses_slot *slot, bool fresh);
+/* The `code` of an error inside a response object or a stream: always a string. */
+const char *responses_error_code(const struct error *e);
+/* One entry of a shell's `output`. */
+void responses_write_output(struct ropewriter *w, const struct command_output *o);
+/* A content or summary part with this text. */
+void responses_write_part(struct ropewriter *w, enum part_type type, struct str text);
+
+struct api_stream *responses_stream_open(
+        const struct turn_request *r, const struct api_identity *who, enum api_carrier carrier);
+int responses_stream_emit(struct api_stream *s, const struct turn_output *o,
+        const struct turn_totals *totals, struct buf *out);
+size_t responses_stream_left(const struct api_stream *s);
+int responses_stream_pull(struct api_stream *s, struct buf *out, size_t room);
+void responses_stream_keepalive(struct api_stream *s, struct buf *out);
+struct api_stream *responses_stream_close(struct api_stream *s);
+int responses_stream_status(const struct api_stream *s);
+
+#endif

@@ -1,0 +1,884 @@
+/*
+ * `input`: a string, or items. Items of four kinds come in: messages; reasoning; calls and results
+ * of the client's own functions; and what brig itself gave out earlier (openrouter:shell,
+ * shell_call, shell_call_output), which is history: nothing of it runs again.
+ *
+ * A call that brig made is told to the model together with its result, so every one needs a result:
+ * one whose item has none (its stream broke off, or the client dropped it) gets an error result
+ * that says so.
+ */
+#include "api/responses.h"
+
+#include "base/utf8.h"
+#include "tool/tool.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+enum {
+	CALL_ID_MAX = 64,
+	ITEMS_MAX = 200000,
+	PARTS_MAX = 100000,
+	OUTPUTS_MAX = 1000,
+	/* An error that names the element of `input` looks through all items: only where they are
+	   few. */
+	BLAME_MAX = 4096,
+};
+
+static struct item *add(struct responses_parser *p, enum item_type type, size_t index)
+{
+	struct item *it = conversation_add(p->conversation, type);
+
+	if (!it) {
+		param_fail_memory(&p->in);
+		return NULL;
+	}
+	mem_grow(&p->input_of, &p->cap_input_of, p->n_input_of, sizeof(*p->input_of));
+	p->input_of[p->n_input_of++] = (uint32_t)index;
+	return it;
+}
+
+/* ---- messages ---- */
+
+struct part_rule {
+	const char *type;
+	const char
+	        *from; /* the roles that may use it: "*" all, "a" the assistant, "u" all others */
+	int (*parse)(struct responses_parser *p, const struct json *v, const char *path,
+	        struct part *part);
+};
+
+static int part_text(
+        struct responses_parser *p, const struct json *v, const char *path, struct part *part)
+{
+	part->type = PART_TEXT;
+	return param_need_str(&p->in, v, path, "text", &part->text);
+}
+
+static int part_refusal(
+        struct responses_parser *p, const struct json *v, const char *path, struct part *part)
+{
+	part->type = PART_REFUSAL;
+	return param_need_str(&p->in, v, path, "refusal", &part->text);
+}
+
+static int refuse_file_id(struct responses_parser *p, const struct json *v, const char *path)
+{
+	if (json_absent(json_get(v, "file_id")))
+		return 0;
+	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", path, "file_id",
+	        "Stored files are not offered yet: send the content itself.");
+}
+
+static int part_image(
+        struct responses_parser *p, const struct json *v, const char *path, struct part *part)
+{
+	static const char *const details[] = {"low", "high", "auto", "original", NULL};
+	int rc;
+
+	part->type = PART_IMAGE;
+	rc = refuse_file_id(p, v, path);
+	if (!rc)
+		rc = param_need_str(&p->in, v, path, "image_url", &part->url);
+	if (!rc && !str_starts(part->url, "http://") && !str_starts(part->url, "https://") &&
+	        !str_starts(part->url, "data:"))
+		rc = param_fail(&p->in, ERR_INVALID, "invalid_value", path, "image_url",
+		        "Invalid '%s.image_url': expected an http, https or data URL.", path);
+	return rc ? rc : param_choice(&p->in, v, path, "detail", details, &part->detail);
+}
+
+static int part_file(
+        struct responses_parser *p, const struct json *v, const char *path, struct part *part)
+{
+	int rc;
+
+	part->type = PART_FILE;
+	rc = refuse_file_id(p, v, path);
+	if (!rc)
+		rc = param_str(&p->in, v, path, "file_data", 0, &part->data);
+	if (!rc)
+		rc = param_str(&p->in, v, path, "file_url", 0, &part->url);
+	if (!rc)
+		rc = param_str(&p->in, v, path, "filename", 0, &part->filename);
+	if (!rc && !part->data.p && !part->url.p)
+		rc = param_fail_missing(&p->in, path, "file_data");
+	return rc;
+}
+
+static int part_audio(
+        struct responses_parser *p, const struct json *v, const char *path, struct part *part)
+{
+	const struct json *audio;
+	char inner[PARAM_PATH];
+	int rc;
+
+	part->type = PART_AUDIO;
+	param_join(inner, path, "input_audio");
+	rc = param_need_container(&p->in, v, path, "input_audio", JSON_OBJECT, &audio);
+	if (!rc)
+		rc = param_need_str(&p->in, audio, inner, "data", &part->data);
+	return rc ? rc : param_need_str(&p->in, audio, inner, "format", &part->detail);
+}
+
+/* Text is text, whoever calls it how: clients mix the names when they build history by hand. */
+static const struct part_rule part_rules[] = {
+        {"input_text", "*", part_text},
+        {"output_text", "*", part_text},
+        {"text", "*", part_text},
+        {"refusal", "a", part_refusal},
+        {"input_image", "u", part_image},
+        {"input_file", "u", part_file},
+        {"input_audio", "u", part_audio},
+};
+
+static int parse_part(struct responses_parser *p, const struct json *v, const char *path,
+        bool assistant, struct part *part)
+{
+	struct str type;
+	int rc;
+
+	if (!json_is(v, JSON_OBJECT))
+		return param_fail_type(&p->in, v, path, NULL, "an object");
+	rc = param_need_str(&p->in, v, path, "type", &type);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < sizeof(part_rules) / sizeof(*part_rules); i++) {
+		if (!str_is(type, part_rules[i].type))
+			continue;
+		if (part_rules[i].from[0] == (assistant ? 'u' : 'a'))
+			return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "type",
+			        "Invalid value: '%s'. %s cannot hold such a part.",
+			        param_show(type).text,
+			        assistant ? "A message of the assistant"
+			                  : "A message of this role");
+		return part_rules[i].parse(p, v, path, part);
+	}
+	return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "type",
+	        "Invalid value: '%s'. Supported values are: 'input_text', 'output_text', "
+	        "'refusal', "
+	        "'input_image', 'input_file' and 'input_audio'.",
+	        param_show(type).text);
+}
+
+/* A string, or an array of parts. */
+static int parse_content(struct responses_parser *p, const struct json *v, const char *path,
+        bool assistant, struct part **ret, size_t *ret_n)
+{
+	char inner[PARAM_PATH];
+	struct part *parts;
+	size_t n, i = 0;
+	int rc = 0;
+
+	if (!json_is(v, JSON_STRING) && !json_is(v, JSON_ARRAY))
+		return param_fail_type(&p->in, v, path, NULL, "a string or an array");
+	n = json_is(v, JSON_STRING) ? 1 : json_count(v);
+	if (n > PARTS_MAX)
+		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", path, NULL,
+		        "Invalid '%s': at most %d parts.", path, PARTS_MAX);
+	parts = conversation_parts(p->conversation, n ? n : 1);
+	if (!parts)
+		return param_fail_memory(&p->in);
+	if (json_is(v, JSON_STRING)) {
+		parts[0].type = PART_TEXT;
+		rc = param_keep(&p->in, v, &parts[0].text);
+	} else {
+		for (v = json_first(v); v && !rc; v = json_next(v), i++) {
+			param_index(inner, path, i);
+			rc = parse_part(p, v, inner, assistant, &parts[i]);
+		}
+	}
+	*ret = parts;
+	*ret_n = n;
+	return rc;
+}
+
+static int parse_id_and_status(
+        struct responses_parser *p, const struct json *v, const char *path, struct item *it)
+{
+	int rc = param_str(&p->in, v, path, "id", 0, &it->id);
+
+	return rc ? rc : param_str(&p->in, v, path, "status", 0, &it->status);
+}
+
+static int parse_message(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	static const struct {
+		const char *name;
+		enum role role;
+	} roles[] = {{"user", ROLE_USER}, {"assistant", ROLE_ASSISTANT}, {"system", ROLE_SYSTEM},
+	        {"developer", ROLE_DEVELOPER}};
+	static const char *const names[] = {"user", "assistant", "system", "developer", NULL};
+	const struct json *content = json_get(v, "content");
+	struct item *it = add(p, ITEM_MESSAGE, index);
+	char inner[PARAM_PATH];
+	struct str role;
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	rc = param_choice(&p->in, v, path, "role", names, &role);
+	if (!rc && !role.p)
+		rc = param_fail_missing(&p->in, path, "role");
+	if (!rc)
+		rc = parse_id_and_status(p, v, path, it);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < sizeof(roles) / sizeof(*roles); i++)
+		if (str_is(role, roles[i].name))
+			it->role = roles[i].role;
+	param_join(inner, path, "content");
+	if (json_absent(content))
+		return param_fail_missing(&p->in, path, "content");
+	return parse_content(
+	        p, content, inner, it->role == ROLE_ASSISTANT, &it->parts, &it->n_parts);
+}
+
+/* ---- reasoning ---- */
+
+static int parse_thoughts(struct responses_parser *p, const struct json *list, const char *path,
+        const char *type, enum part_type kind, struct item *it)
+{
+	char inner[PARAM_PATH];
+	size_t i = 0;
+	int rc;
+
+	for (const struct json *v = json_first(list); v; v = json_next(v), i++) {
+		struct part *part = &it->parts[it->n_parts];
+		struct str given;
+
+		param_index(inner, path, i);
+		if (!json_is(v, JSON_OBJECT))
+			return param_fail_type(&p->in, v, inner, NULL, "an object");
+		rc = param_need_str(&p->in, v, inner, "type", &given);
+		if (!rc && !str_is(given, type))
+			rc = param_fail(&p->in, ERR_INVALID, "invalid_value", inner, "type",
+			        "Invalid value: '%s'. Supported values are: '%s'.",
+			        param_show(given).text, type);
+		if (!rc)
+			rc = param_need_str(&p->in, v, inner, "text", &part->text);
+		if (rc)
+			return rc;
+		part->type = kind;
+		it->n_parts++;
+	}
+	return 0;
+}
+
+static int parse_reasoning_item(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	const struct json *summary, *content;
+	struct item *it = add(p, ITEM_REASONING, index);
+	char inner[PARAM_PATH];
+	size_t n;
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	rc = parse_id_and_status(p, v, path, it);
+	if (!rc)
+		rc = param_container(&p->in, v, path, "summary", JSON_ARRAY, &summary);
+	if (!rc)
+		rc = param_container(&p->in, v, path, "content", JSON_ARRAY, &content);
+	if (!rc)
+		rc = param_str(&p->in, v, path, "encrypted_content", 0, &it->opaque);
+	if (rc)
+		return rc;
+	n = json_count(summary) + json_count(content);
+	it->parts = conversation_parts(p->conversation, n ? n : 1);
+	if (!it->parts)
+		return param_fail_memory(&p->in);
+	param_join(inner, path, "summary");
+	rc = parse_thoughts(p, summary, inner, "summary_text", PART_SUMMARY, it);
+	param_join(inner, path, "content");
+	return rc ? rc : parse_thoughts(p, content, inner, "reasoning_text", PART_REASONING, it);
+}
+
+/* ---- the client's functions ---- */
+
+static int parse_call_id(
+        struct responses_parser *p, const struct json *v, const char *path, struct str *ret)
+{
+	int rc = param_need_str(&p->in, v, path, "call_id", ret);
+
+	if (!rc && (ret->n == 0 || ret->n > CALL_ID_MAX))
+		rc = param_fail(&p->in, ERR_INVALID,
+		        ret->n ? "string_above_max_length" : "invalid_value", path, "call_id",
+		        "Invalid '%s.call_id': expected 1 to %d characters.", path, CALL_ID_MAX);
+	return rc;
+}
+
+static void set_call_id(struct responses_parser *p, struct item *call, struct str id)
+{
+	call->call.public_id = id;
+	call->call.upstream_id = conversation_upstream_id(id, p->conversation->has_server_tool);
+}
+
+static int parse_function_call(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct item *it = add(p, ITEM_CALL, index);
+	struct str id;
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	rc = parse_id_and_status(p, v, path, it);
+	if (!rc)
+		rc = parse_call_id(p, v, path, &id);
+	if (!rc)
+		rc = param_need_str(&p->in, v, path, "name", &it->call.name);
+	if (!rc)
+		rc = param_need_str(&p->in, v, path, "arguments", &it->call.arguments);
+	if (rc)
+		return rc;
+	if (it->call.name.n == 0)
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
+		        "Invalid '%s.name': it is empty.", path);
+	set_call_id(p, it, id);
+	for (size_t i = 0; i < p->conversation->n_tools; i++) {
+		const struct tool_entry *t = &p->conversation->tools[i];
+
+		if (t->kind == TOOL_FUNCTION && str_eq(t->name, it->call.name))
+			it->call.entry = t;
+	}
+	return 0;
+}
+
+static int parse_function_output(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	const struct json *output = json_get(v, "output");
+	struct item *it = add(p, ITEM_RESULT, index);
+	char inner[PARAM_PATH];
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	rc = parse_id_and_status(p, v, path, it);
+	if (!rc)
+		rc = parse_call_id(p, v, path, &it->result.public_id);
+	if (!rc && json_absent(output))
+		rc = param_fail_missing(&p->in, path, "output");
+	if (rc)
+		return rc;
+	param_join(inner, path, "output");
+	return parse_content(p, output, inner, false, &it->result.parts, &it->result.n_parts);
+}
+
+/* ---- what brig's shell gave out ---- */
+
+/* The names that outcome.signal and outcome.reason can have are short words. */
+static int parse_word(struct responses_parser *p, const struct json *v, const char *path,
+        const char *key, struct str *ret)
+{
+	int rc = param_str(&p->in, v, path, key, 64, ret);
+
+	if (!rc && ret->p && ret->n == 0)
+		*ret = (struct str){NULL, 0};
+	return rc;
+}
+
+static int parse_outcome(struct responses_parser *p, const struct json *v, const char *path,
+        struct command_output *o)
+{
+	static const char *const types[] = {"exit", "timeout", NULL};
+	int64_t code = 0;
+	struct str type;
+	int rc;
+
+	rc = param_choice(&p->in, v, path, "type", types, &type);
+	if (!rc && !type.p)
+		rc = param_fail_missing(&p->in, path, "type");
+	if (!rc)
+		rc = param_whole(&p->in, v, path, "exit_code", INT_MIN, INT_MAX, NULL, &code);
+	if (!rc)
+		rc = parse_word(p, v, path, "signal", &o->signal);
+	if (!rc)
+		rc = parse_word(p, v, path, "reason", &o->reason);
+	if (rc)
+		return rc;
+	o->outcome = str_is(type, "exit") ? OUTCOME_EXIT : OUTCOME_TIMEOUT;
+	if (o->outcome == OUTCOME_EXIT && json_absent(json_get(v, "exit_code")))
+		return param_fail_missing(&p->in, path, "exit_code");
+	o->exit_code = o->outcome == OUTCOME_EXIT ? (int)code : 0;
+	return 0;
+}
+
+static int parse_cut(struct responses_parser *p, const struct json *v, const char *path,
+        const char *flag, const char *length, bool *ret_cut, uint64_t *ret_chars)
+{
+	int64_t chars = (int64_t)*ret_chars;
+	int cut, rc = param_bool(&p->in, v, path, flag, &cut);
+
+	if (!rc)
+		rc = param_whole(&p->in, v, path, length, 0, INT64_MAX, NULL, &chars);
+	if (rc)
+		return rc;
+	*ret_cut = cut == 1;
+	*ret_chars = (uint64_t)chars;
+	return 0;
+}
+
+static int parse_output(struct responses_parser *p, const struct json *v, const char *path,
+        struct command_output *o)
+{
+	const struct json *outcome;
+	char inner[PARAM_PATH];
+	int rc;
+
+	if (!json_is(v, JSON_OBJECT))
+		return param_fail_type(&p->in, v, path, NULL, "an object");
+	rc = param_need_str(&p->in, v, path, "stdout", &o->out);
+	if (!rc)
+		rc = param_need_str(&p->in, v, path, "stderr", &o->err);
+	if (!rc)
+		rc = param_need_container(&p->in, v, path, "outcome", JSON_OBJECT, &outcome);
+	if (rc)
+		return rc;
+	o->out_chars = utf8_count(o->out.p, o->out.n);
+	o->err_chars = utf8_count(o->err.p, o->err.n);
+	o->done = true;
+	param_join(inner, path, "outcome");
+	rc = parse_outcome(p, outcome, inner, o);
+	if (!rc)
+		rc = parse_cut(p, v, path, "stdout_truncated", "stdout_length", &o->out_truncated,
+		        &o->out_chars);
+	if (!rc)
+		rc = parse_cut(p, v, path, "stderr_truncated", "stderr_length", &o->err_truncated,
+		        &o->err_chars);
+	return rc;
+}
+
+static int parse_outputs(
+        struct responses_parser *p, const struct json *list, const char *path, struct result *r)
+{
+	char inner[PARAM_PATH];
+	size_t n = json_count(list);
+	int rc;
+
+	if (n > OUTPUTS_MAX)
+		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", path, NULL,
+		        "Invalid '%s': at most %d outputs.", path, OUTPUTS_MAX);
+	r->outputs = arena_alloc(p->conversation->arena, (n ? n : 1) * sizeof(*r->outputs));
+	if (!r->outputs)
+		return param_fail_memory(&p->in);
+	for (const struct json *v = json_first(list); v; v = json_next(v)) {
+		param_index(inner, path, r->n_outputs);
+		rc = parse_output(p, v, inner, &r->outputs[r->n_outputs]);
+		if (rc)
+			return rc;
+		r->n_outputs++;
+	}
+	return 0;
+}
+
+/* A container that a replayed item names; the last one in the input is used again. */
+static int note_container(
+        struct responses_parser *p, const struct json *v, const char *path, struct str *ret)
+{
+	int rc = param_str(&p->in, v, path, "container_id", 0, ret);
+
+	if (!rc && ret->p && api_container_id_valid(*ret))
+		p->replayed_container = *ret;
+	return rc;
+}
+
+static int parse_command_list(
+        struct responses_parser *p, const struct json *list, const char *path, struct tool_call *t)
+{
+	char inner[PARAM_PATH];
+	int rc;
+
+	t->commands =
+	        arena_alloc(p->conversation->arena, (json_count(list) + 1) * sizeof(*t->commands));
+	if (!t->commands)
+		return param_fail_memory(&p->in);
+	for (const struct json *v = json_first(list); v; v = json_next(v)) {
+		param_index(inner, path, t->n_commands);
+		if (!json_is(v, JSON_STRING))
+			return param_fail_type(&p->in, v, inner, NULL, "a string");
+		rc = param_keep(&p->in, v, &t->commands[t->n_commands]);
+		if (rc)
+			return rc;
+		t->n_commands++;
+	}
+	return 0;
+}
+
+/* The arguments that an `action` stands for, where the item has no raw ones. */
+static int parse_action(struct responses_parser *p, const struct json *action, const char *path,
+        const struct tool *tool, struct str *ret)
+{
+	struct tool_call t = {0};
+	const struct json *list;
+	char inner[PARAM_PATH];
+	struct buf text;
+	bool ok = true;
+	int rc;
+
+	rc = param_need_container(&p->in, action, path, "commands", JSON_ARRAY, &list);
+	if (!rc)
+		rc = param_whole(&p->in, action, path, "timeout_ms", INT64_MIN, INT64_MAX, NULL,
+		        &t.asked_timeout);
+	if (!rc)
+		rc = param_whole(&p->in, action, path, "max_output_length", INT64_MIN, INT64_MAX,
+		        NULL, &t.asked_output);
+	param_join(inner, path, "commands");
+	if (!rc)
+		rc = parse_command_list(p, list, inner, &t);
+	if (rc)
+		return rc;
+	t.has_timeout = !json_absent(json_get(action, "timeout_ms"));
+	t.has_output = !json_absent(json_get(action, "max_output_length"));
+	buf_init(&text, p->in.body.n * 8 + 4096);
+	rc = tool->write_arguments(&t, &text);
+	if (!rc)
+		*ret = conversation_copy(p->conversation, (struct str){text.data, text.len}, &ok);
+	buf_free(&text);
+	return rc || !ok ? param_fail_memory(&p->in) : 0;
+}
+
+/* A shell's call from an item of either form. */
+static int parse_shell_words(struct responses_parser *p, const struct json *v, const char *path,
+        const struct tool *tool, struct item *it)
+{
+	const struct json *action;
+	char inner[PARAM_PATH];
+	int rc;
+
+	it->call.tool = tool;
+	if (p->shell && p->shell->tool == tool)
+		it->call.entry = p->shell;
+	it->call.name = it->call.entry ? it->call.entry->name : str_of(tool->name);
+	rc = parse_id_and_status(p, v, path, it);
+	if (!rc)
+		rc = param_str(&p->in, v, path, "arguments", 0, &it->call.arguments);
+	if (!rc)
+		rc = param_container(&p->in, v, path, "action", JSON_OBJECT, &action);
+	if (rc)
+		return rc;
+	if (it->call.arguments.p)
+		return 0;
+	if (!action)
+		return param_fail_missing(&p->in, path, "action");
+	param_join(inner, path, "action");
+	return parse_action(p, action, inner, tool, &it->call.arguments);
+}
+
+/* A result that tells the model why there is none. */
+static void set_no_result(struct item *result, struct str status)
+{
+	if (str_is(status, "in_progress"))
+		result->result.error =
+		        STR("This call was interrupted: it is not known how far it came.");
+	else
+		result->result.error = STR("The result of this call was not kept.");
+}
+
+static int parse_shell_result(struct responses_parser *p, const struct json *v, const char *path,
+        const struct tool *tool, struct item *it)
+{
+	const struct json *list;
+	char inner[PARAM_PATH];
+	int rc;
+
+	it->result.tool = tool;
+	rc = note_container(p, v, path, &it->result.container_id);
+	if (!rc)
+		rc = param_str(&p->in, v, path, "error", 0, &it->result.error);
+	if (!rc)
+		rc = param_container(&p->in, v, path, "output", JSON_ARRAY, &list);
+	if (rc)
+		return rc;
+	param_join(inner, path, "output");
+	if (list)
+		rc = parse_outputs(p, list, inner, &it->result);
+	if (!rc && !list && !it->result.error.p)
+		set_no_result(it, it->status);
+	return rc;
+}
+
+static int parse_openrouter_shell(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct item *call = add(p, ITEM_CALL, index), *result;
+	struct str id;
+	int rc;
+
+	if (!call)
+		return -ERR_NOMEM;
+	rc = parse_shell_words(p, v, path, &tool_shell, call);
+	if (!rc && json_absent(json_get(v, "call_id")) && call->id.n > 0 &&
+	        call->id.n <= CALL_ID_MAX)
+		id = call->id; /* call_id may be null there */
+	else if (!rc)
+		rc = parse_call_id(p, v, path, &id);
+	if (rc)
+		return rc;
+	set_call_id(p, call, id);
+	result = add(p, ITEM_RESULT, index);
+	if (!result)
+		return -ERR_NOMEM;
+	result->result.public_id = id;
+	result->status = call->status;
+	return parse_shell_result(p, v, path, &tool_shell, result);
+}
+
+static int parse_shell_call(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct item *it = add(p, ITEM_CALL, index);
+	const struct json *environment;
+	char inner[PARAM_PATH];
+	struct str id, ignored;
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	rc = parse_shell_words(p, v, path, &tool_shell, it);
+	if (!rc)
+		rc = parse_call_id(p, v, path, &id);
+	if (!rc)
+		rc = param_container(&p->in, v, path, "environment", JSON_OBJECT, &environment);
+	param_join(inner, path, "environment");
+	if (!rc)
+		rc = note_container(p, environment, inner, &ignored);
+	if (!rc)
+		set_call_id(p, it, id);
+	return rc;
+}
+
+static int parse_shell_output_item(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct item *it = add(p, ITEM_RESULT, index);
+	int64_t length = 0;
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	rc = parse_id_and_status(p, v, path, it);
+	if (!rc)
+		rc = parse_call_id(p, v, path, &it->result.public_id);
+	if (!rc)
+		rc = param_whole(&p->in, v, path, "max_output_length", 0, INT64_MAX, NULL, &length);
+	if (rc)
+		return rc;
+	it->result.max_output_length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
+	return parse_shell_result(p, v, path, &tool_shell, it);
+}
+
+/* ---- all of it ---- */
+
+static int refuse_reference(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	(void)v;
+	(void)index;
+	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
+	        "This server does not store items yet, so an 'item_reference' cannot be resolved: "
+	        "send the item itself (with store: false the SDKs do so).");
+}
+
+static const struct {
+	const char *type;
+	int (*parse)(
+	        struct responses_parser *p, const struct json *v, const char *path, size_t index);
+} item_rules[] = {
+        {"message", parse_message},
+        {"function_call", parse_function_call},
+        {"function_call_output", parse_function_output},
+        {"reasoning", parse_reasoning_item},
+        {"openrouter:shell", parse_openrouter_shell},
+        {"shell_call", parse_shell_call},
+        {"shell_call_output", parse_shell_output_item},
+        {"item_reference", refuse_reference},
+};
+
+static int parse_item(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct str type;
+	int rc;
+
+	if (!json_is(v, JSON_OBJECT))
+		return param_fail_type(&p->in, v, path, NULL, "an object");
+	rc = param_str(&p->in, v, path, "type", 0, &type);
+	if (rc)
+		return rc;
+	if (!type.p && json_absent(json_get(v, "role")) && json_get(v, "id"))
+		return refuse_reference(p, v, path, index);
+	if (!type.p)
+		return parse_message(p, v, path, index);
+	for (size_t i = 0; i < sizeof(item_rules) / sizeof(*item_rules); i++)
+		if (str_is(type, item_rules[i].type))
+			return item_rules[i].parse(p, v, path, index);
+	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
+	        "Items of type '%s' are not offered. This version takes 'message', 'reasoning', "
+	        "'function_call', 'function_call_output', 'openrouter:shell', 'shell_call' and "
+	        "'shell_call_output'.",
+	        param_show(type).text);
+}
+
+static int parse_instructions(struct responses_parser *p)
+{
+	struct str text;
+	struct item *it;
+	int rc = param_str(&p->in, p->root, "", "instructions", 0, &text);
+
+	if (rc)
+		return rc;
+	if (text.n == 0)
+		return 0; /* some servers refuse an empty message */
+	it = add(p, ITEM_MESSAGE, 0);
+	if (!it)
+		return -ERR_NOMEM;
+	it->role = ROLE_SYSTEM;
+	it->parts = conversation_parts(p->conversation, 1);
+	if (!it->parts)
+		return param_fail_memory(&p->in);
+	it->parts[0] = (struct part){.type = PART_TEXT, .text = text};
+	it->n_parts = 1;
+	return 0;
+}
+
+static int parse_list(struct responses_parser *p, const struct json *input)
+{
+	char path[PARAM_PATH];
+	size_t i = 0;
+	int rc = 0;
+
+	if (json_count(input) == 0)
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", "input", NULL,
+		        "Invalid 'input': it holds no item.");
+	if (json_count(input) > ITEMS_MAX)
+		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", "input", NULL,
+		        "Invalid 'input': at most %d items.", ITEMS_MAX);
+	for (const struct json *v = json_first(input); v && !rc; v = json_next(v), i++) {
+		param_index(path, "input", i);
+		rc = parse_item(p, v, path, i);
+	}
+	return rc;
+}
+
+static int parse_input(struct responses_parser *p)
+{
+	const struct json *input = json_get(p->root, "input");
+	struct item *it;
+
+	if (json_absent(input))
+		return param_fail_missing(&p->in, "", "input");
+	if (json_is(input, JSON_ARRAY))
+		return parse_list(p, input);
+	if (!json_is(input, JSON_STRING))
+		return param_fail_type(&p->in, input, "", "input", "a string or an array");
+	it = add(p, ITEM_MESSAGE, 0);
+	if (!it)
+		return -ERR_NOMEM;
+	it->role = ROLE_USER;
+	return parse_content(p, input, "input", false, &it->parts, &it->n_parts);
+}
+
+/* ---- calls and results belong together ---- */
+
+/* conversation_cut_replies() has refused a result. Says which element of `input` it is. */
+static void blame_result(struct responses_parser *p)
+{
+	const struct conversation *c = p->conversation;
+	char path[PARAM_PATH];
+
+	if (!p->in.err || c->n_items > BLAME_MAX)
+		return;
+	for (size_t i = 0; i < c->n_items; i++) {
+		bool found = c->items[i]->type != ITEM_RESULT;
+
+		for (size_t j = 0; j < i; j++) {
+			struct str id = c->items[i]->result.public_id;
+
+			if (c->items[j]->type == ITEM_CALL &&
+			        str_eq(c->items[j]->call.public_id, id))
+				found = true;
+		}
+		if (found)
+			continue;
+		param_index(path, "input", p->input_of[i]);
+		param_join(path, path, "call_id");
+		str_copy(p->in.err->param, sizeof(p->in.err->param), str_of(path));
+		return;
+	}
+}
+
+static int cut(struct responses_parser *p)
+{
+	int rc = conversation_cut_replies(p->conversation, p->in.err);
+
+	if (rc == -ERR_INVALID)
+		blame_result(p);
+	return rc;
+}
+
+static int refuse_open_call(struct responses_parser *p, size_t i)
+{
+	struct str id = p->conversation->items[i]->call.public_id;
+	char path[PARAM_PATH];
+
+	param_index(path, "input", p->input_of[i]);
+	return param_fail(&p->in, ERR_INVALID, NULL, path, "call_id",
+	        "No tool output found for function call %s.", param_show(id).text);
+}
+
+/*
+ * Puts an error result behind each of brig's own calls that has none, and refuses a client's call
+ * without output. Items move, so the replies are cut once more where something was added.
+ */
+static int complete_calls(struct responses_parser *p)
+{
+	struct conversation *c = p->conversation;
+	size_t n = c->n_items, missing = 0, at = 0;
+	struct item **items;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct call *call = &c->items[i]->call;
+
+		if (c->items[i]->type != ITEM_CALL || call->result)
+			continue;
+		if (!call->tool)
+			return refuse_open_call(p, i);
+		missing++;
+	}
+	if (missing == 0)
+		return 0;
+	items = mem_array(n + missing, sizeof(*items));
+	for (size_t i = 0; i < n; i++) {
+		struct item *it = c->items[i], *result;
+
+		items[at++] = it;
+		if (it->type != ITEM_CALL || it->call.result)
+			continue;
+		result = add(p, ITEM_RESULT, p->input_of[i]);
+		if (!result) {
+			free(items);
+			return -ERR_NOMEM;
+		}
+		result->result.public_id = it->call.public_id;
+		result->result.tool = it->call.tool;
+		set_no_result(result, it->status);
+		items[at++] = result;
+	}
+	memcpy(c->items, items, at * sizeof(*items));
+	free(items);
+	return conversation_cut_replies(c, p->in.err);
+}
+
+int responses_items_parse(struct responses_parser *p)
+{
+	int rc = parse_instructions(p);
+
+	if (!rc)
+		rc = parse_input(p);
+	if (!rc)
+		rc = cut(p);
+	return rc ? rc : complete_calls(p);
+}

@@ -1,0 +1,913 @@
+/*
+ * The turn's outputs as a Responses stream, or as one response object.
+ *
+ * Theory of operation. An output of the turn becomes a few events in a queue: small records that
+ * point to the items. Events are written one after the other, each into the ropewriter: numbers and
+ * small strings at once, large texts borrowed from the conversation and escaped only as the client
+ * drains. An event that holds a response object is written in steps (its head, one item at a time,
+ * its tail), so that the answer of a long turn never exists as a whole. What fits is in `out` when
+ * emit() returns; the rest waits as records, and pull() goes on. The sequence number is given when
+ * an event is written.
+ *
+ * Every carrier has the same events. API_WHOLE writes none but the object at the end.
+ *
+ * Order and fields: OpenAI's recorded streams; openrouter:shell is one item that is added and done,
+ * brig:shell is shell_call, done before it runs, and shell_call_output with its deltas.
+ */
+#include "api/responses.h"
+
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/mem.h"
+#include "tool/tool.h"
+
+#include <stdlib.h>
+
+enum {
+	WHOLE_EVENT = 64 * 1024, /* an event up to here is in one piece */
+	/* A delta's text is the turn's and lives only until the next one: from here on it is
+	 * copied. Escaped it may be six times as long, so that one below never waits. */
+	HOLD_FROM = 8 * 1024,
+	QUEUE_KEEP = 16,
+};
+
+enum event_kind {
+	EVENT_SNAPSHOT, /* name, with the response object */
+	EVENT_ERROR,
+	EVENT_OBJECT, /* API_WHOLE: the object alone */
+	EVENT_LAST,   /* the stream's own end mark */
+	EVENT_ADDED,
+	EVENT_DONE,
+	EVENT_PART_ADDED,
+	EVENT_PART_DELTA,
+	EVENT_PART_TEXT,
+	EVENT_PART_DONE,
+	EVENT_ARGUMENTS_DELTA,
+	EVENT_ARGUMENTS_DONE,
+	EVENT_COMMAND_ADDED,
+	EVENT_COMMAND_DELTA,
+	EVENT_COMMAND_DONE,
+	EVENT_OUTPUT_DELTA,
+	EVENT_OUTPUT_DONE,
+};
+
+struct event {
+	enum event_kind kind;
+	const char *name;    /* snapshots: "response.created" */
+	bool is_first;       /* a snapshot of how it all began, whenever it is written */
+	uint32_t slot;       /* output_index */
+	uint32_t index;      /* content_index, summary_index or command_index */
+	enum part_type type; /* of a part */
+	bool is_stderr;
+	struct str text;
+};
+
+struct api_stream {
+	enum api_carrier carrier;
+	struct responses_state state;
+	bool begun, ended;
+	struct error error; /* what state.error points to */
+	struct turn_totals totals;
+
+	struct responses_slot *slots; /* the items of `output`, in order */
+	size_t n_slots, cap_slots;
+
+	struct event *queue;
+	size_t n_queue, cap_queue, next_event;
+	char *held; /* the text of the delta that is in the queue */
+
+	/* The event that is being written. */
+	struct ropewriter w;
+	bool in_snapshot;
+	struct responses_state shown; /* by that snapshot */
+	size_t next_slot;
+	int64_t sequence;
+};
+
+/* ---- slots ---- */
+
+static struct responses_slot *slot_at(struct api_stream *s, uint32_t index)
+{
+	return &s->slots[index];
+}
+
+static const struct shell_settings *shell_settings_of(
+        const struct api_stream *s, const struct item *call)
+{
+	const struct tool_entry *entry = call->call.entry;
+
+	if (!entry || entry->kind != TOOL_SERVER)
+		entry = s->state.request->shell;
+	return entry ? entry->settings : NULL;
+}
+
+/* Ids are the turn's. Where an item came without one it gets one that is the same each time it is
+ * asked. */
+static void slot_name(struct api_stream *s, struct responses_slot *slot, const char *prefix)
+{
+	const struct item *it = slot->kind == SLOT_SHELL_OUTPUT ? slot->result : slot->item;
+	char number[24], hex[65], mark[16] = "";
+	uint8_t hash[32];
+	struct str parts[2];
+
+	if (it && it->id.n > 0) {
+		str_copy(slot->id, sizeof(slot->id), it->id);
+		return;
+	}
+	str_format(number, sizeof(number), "%zu", (size_t)(slot - s->slots));
+	parts[0] = str_of(s->state.id);
+	parts[1] = str_of(number);
+	id_sha256_parts(parts, 2, hash);
+	id_hex(hash, sizeof(hash), hex);
+	if (s->state.request->conversation->has_server_tool && slot->item->reply != REPLY_NONE)
+		str_format(mark, sizeof(mark), "s%u_", slot->item->reply);
+	str_format(slot->id, sizeof(slot->id), "%s%s%.20s", prefix, mark, hex);
+}
+
+static uint32_t slot_add(struct api_stream *s, enum responses_slot_kind kind,
+        const struct item *item, const struct item *result)
+{
+	static const char *const prefixes[] = {
+	        [SLOT_MESSAGE] = "msg_",
+	        [SLOT_REASONING] = "rs_",
+	        [SLOT_FUNCTION_CALL] = "fc_",
+	        [SLOT_SHELL] = "st_tmp_",
+	        [SLOT_SHELL_CALL] = "sh_",
+	        [SLOT_SHELL_OUTPUT] = "sho_",
+	};
+	struct responses_slot *slot;
+
+	mem_grow(&s->slots, &s->cap_slots, s->n_slots, sizeof(*s->slots));
+	slot = &s->slots[s->n_slots++];
+	*slot = (struct responses_slot){
+	        .kind = kind, .item = item, .result = result, .is_open = true};
+	slot_name(s, slot, prefixes[kind]);
+	return (uint32_t)(s->n_slots - 1);
+}
+
+/* The slot of an item; false: it was not begun. Looks from the end: it is among the last. */
+static bool slot_find(const struct api_stream *s, const struct item *item,
+        enum responses_slot_kind kind, uint32_t *ret)
+{
+	for (size_t i = s->n_slots; i > 0; i--) {
+		if (s->slots[i - 1].item == item && s->slots[i - 1].kind == kind) {
+			*ret = (uint32_t)(i - 1);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- from outputs to events ---- */
+
+static struct event *push(struct api_stream *s, enum event_kind kind, uint32_t slot)
+{
+	struct event *e;
+
+	mem_grow(&s->queue, &s->cap_queue, s->n_queue, sizeof(*s->queue));
+	e = &s->queue[s->n_queue++];
+	*e = (struct event){.kind = kind, .slot = slot};
+	return e;
+}
+
+static void push_text(struct api_stream *s, enum event_kind kind, uint32_t slot, uint32_t index,
+        enum part_type type, struct str text)
+{
+	struct event *e = push(s, kind, slot);
+
+	e->index = index;
+	e->type = type;
+	e->text = text;
+}
+
+/* Does the output's text belong to the item, and so live as long as the conversation? */
+static bool is_kept(const struct turn_output *o)
+{
+	if (o->type != OUT_DELTA)
+		return false;
+	if (o->item->type == ITEM_CALL)
+		return o->text.p == o->item->call.arguments.p;
+	return o->part < o->item->n_parts && o->text.p == o->item->parts[o->part].text.p;
+}
+
+/* A text that the turn takes back: kept where the event may outlive emit(). */
+static int hold(struct api_stream *s, const struct turn_output *o, struct str *ret)
+{
+	struct str text = o->text;
+
+	*ret = text;
+	if (text.n < HOLD_FROM || is_kept(o))
+		return 0;
+	free(s->held);
+	s->held = malloc(text.n);
+	if (!s->held)
+		return -ERR_NOMEM;
+	memcpy(s->held, text.p, text.n);
+	*ret = (struct str){s->held, text.n};
+	return 0;
+}
+
+static enum responses_slot_kind kind_of(const struct item *it)
+{
+	if (it->type == ITEM_REASONING)
+		return SLOT_REASONING;
+	return it->type == ITEM_CALL ? SLOT_FUNCTION_CALL : SLOT_MESSAGE;
+}
+
+static uint32_t item_begin(struct api_stream *s, const struct item *it)
+{
+	uint32_t slot;
+
+	if (slot_find(s, it, kind_of(it), &slot))
+		return slot;
+	slot = slot_add(s, kind_of(it), it, NULL);
+	push(s, EVENT_ADDED, slot);
+	return slot;
+}
+
+/* Announces the next part. Its number is among those of its family: summaries are counted apart. */
+static void part_begin(struct api_stream *s, uint32_t index, enum part_type type)
+{
+	struct responses_slot *slot = slot_at(s, index);
+
+	slot->n_begun++;
+	slot->streamed = 0;
+	push_text(s, EVENT_PART_ADDED, index, slot->n_of[type == PART_SUMMARY]++, type, STR(""));
+}
+
+/* The text of part n_closed is known whole: says so. */
+static void part_close(struct api_stream *s, uint32_t index)
+{
+	struct responses_slot *slot = slot_at(s, index);
+	const struct part *part = &slot->item->parts[slot->n_closed];
+	uint32_t family = 0;
+
+	if (slot->n_closed == slot->n_begun)
+		part_begin(s, index, part->type);
+	for (size_t i = 0; i < slot->n_closed; i++)
+		family +=
+		        (slot->item->parts[i].type == PART_SUMMARY) == (part->type == PART_SUMMARY);
+	push_text(s, EVENT_PART_TEXT, index, family, part->type, part->text);
+	push_text(s, EVENT_PART_DONE, index, family, part->type, part->text);
+	slot->n_closed++;
+}
+
+/* Closes the parts before number `part` whose texts are there already; else they wait for the
+ * item's end. */
+static void parts_close(struct api_stream *s, uint32_t index, uint32_t part)
+{
+	struct responses_slot *slot = slot_at(s, index);
+	const struct item *it = slot->item;
+
+	while (slot->n_closed < part && slot->n_closed < it->n_parts &&
+	        (slot->n_closed + 1 < slot->n_begun ||
+	                it->parts[slot->n_closed].text.n == slot->streamed))
+		part_close(s, index);
+}
+
+static int item_delta(struct api_stream *s, const struct turn_output *o)
+{
+	uint32_t index = item_begin(s, o->item);
+	struct responses_slot *slot = slot_at(s, index);
+	struct str text;
+	int rc;
+
+	if (o->text.n == 0)
+		return 0;
+	rc = hold(s, o, &text);
+	if (rc)
+		return rc;
+	if (slot->kind == SLOT_FUNCTION_CALL) {
+		push_text(s, EVENT_ARGUMENTS_DELTA, index, 0, PART_TEXT, text);
+		return 0;
+	}
+	if (o->part >= slot->n_begun) {
+		parts_close(s, index, o->part);
+		part_begin(s, index, o->part_type);
+	}
+	slot->streamed += text.n;
+	push_text(s, EVENT_PART_DELTA, index, slot->n_of[o->part_type == PART_SUMMARY] - 1,
+	        o->part_type, text);
+	return 0;
+}
+
+/* After this the item's content is complete, also where the turn broke off. */
+static void item_end(struct api_stream *s, const struct item *it, enum responses_slot_state state)
+{
+	uint32_t index = item_begin(s, it);
+	struct responses_slot *slot = slot_at(s, index);
+
+	if (!slot->is_open)
+		return;
+	slot->state = state;
+	slot->is_open = false;
+	while (slot->kind != SLOT_FUNCTION_CALL && slot->n_closed < it->n_parts)
+		part_close(s, index);
+	if (slot->kind == SLOT_FUNCTION_CALL)
+		push_text(s, EVENT_ARGUMENTS_DONE, index, 0, PART_TEXT, it->call.arguments);
+	push(s, EVENT_DONE, index);
+}
+
+/* ---- shell ---- */
+
+static void shell_call_begin(struct api_stream *s, const struct item *call)
+{
+	uint32_t index = slot_add(s, SLOT_SHELL_CALL, call, NULL);
+	const struct tool_call *parsed = call->call.parsed;
+
+	push(s, EVENT_ADDED, index);
+	for (size_t i = 0; parsed && i < parsed->n_commands; i++) {
+		struct str command = parsed->commands[i];
+
+		push_text(s, EVENT_COMMAND_ADDED, index, (uint32_t)i, PART_TEXT, STR(""));
+		if (command.n > 0)
+			push_text(s, EVENT_COMMAND_DELTA, index, (uint32_t)i, PART_TEXT, command);
+		push_text(s, EVENT_COMMAND_DONE, index, (uint32_t)i, PART_TEXT, command);
+	}
+	/* Complete is what the model said; that it ran is the output's to say. */
+	slot_at(s, index)->state = SLOT_ENDED;
+	slot_at(s, index)->is_open = false;
+	push(s, EVENT_DONE, index);
+}
+
+static void tool_begin(struct api_stream *s, const struct item *call)
+{
+	const struct shell_settings *settings = shell_settings_of(s, call);
+	uint32_t ignored;
+
+	if (settings && settings->own_items) {
+		if (!slot_find(s, call, SLOT_SHELL_CALL, &ignored))
+			shell_call_begin(s, call);
+	} else if (!slot_find(s, call, SLOT_SHELL, &ignored)) {
+		push(s, EVENT_ADDED, slot_add(s, SLOT_SHELL, call, NULL));
+	}
+}
+
+/* The item that carries a call's output: announced at the first thing there is to say. False: it
+ * shows nothing while it runs. */
+static bool output_slot(
+        struct api_stream *s, const struct item *call, const struct item *result, uint32_t *ret)
+{
+	const struct shell_settings *settings = shell_settings_of(s, call);
+
+	tool_begin(s, call);
+	if (!settings || !settings->own_items)
+		return false;
+	if (!slot_find(s, call, SLOT_SHELL_OUTPUT, ret)) {
+		*ret = slot_add(s, SLOT_SHELL_OUTPUT, call, result);
+		push(s, EVENT_ADDED, *ret);
+	}
+	if (result)
+		slot_at(s, *ret)->result = result;
+	return true;
+}
+
+static int tool_output(struct api_stream *s, const struct turn_output *o)
+{
+	struct event *e;
+	struct str text;
+	uint32_t index;
+	int rc;
+
+	if (o->text.n == 0 || !output_slot(s, o->item, o->result, &index))
+		return 0;
+	rc = hold(s, o, &text);
+	if (rc)
+		return rc;
+	e = push(s, EVENT_OUTPUT_DELTA, index);
+	e->index = (uint32_t)o->command;
+	e->is_stderr = o->is_stderr;
+	e->text = text;
+	return 0;
+}
+
+static void tool_command(struct api_stream *s, const struct turn_output *o)
+{
+	uint32_t index;
+
+	if (output_slot(s, o->item, o->result, &index) && o->result)
+		push(s, EVENT_OUTPUT_DONE, index)->index = (uint32_t)o->command;
+}
+
+static void tool_end(struct api_stream *s, const struct item *call, const struct item *result,
+        enum responses_slot_state state)
+{
+	struct responses_slot *slot;
+	uint32_t index;
+
+	if (!output_slot(s, call, result, &index) && !slot_find(s, call, SLOT_SHELL, &index))
+		return;
+	slot = slot_at(s, index);
+	if (!slot->is_open)
+		return;
+	slot->result = result ? result : slot->result;
+	slot->state = state;
+	slot->is_open = false;
+	push(s, EVENT_DONE, index);
+}
+
+/* ---- begin and end ---- */
+
+static void push_snapshot(struct api_stream *s, const char *name, bool is_first)
+{
+	struct event *e = push(s, EVENT_SNAPSHOT, 0);
+
+	e->name = name;
+	e->is_first = is_first;
+}
+
+static void turn_begin(struct api_stream *s)
+{
+	if (s->begun)
+		return;
+	s->begun = true;
+	push_snapshot(s, "response.created", true);
+	push_snapshot(s, "response.in_progress", true);
+}
+
+/* What was open when the turn broke off ends as it stands. */
+static void close_open(struct api_stream *s)
+{
+	size_t n = s->n_slots;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct responses_slot *slot = &s->slots[i];
+
+		if (!slot->is_open)
+			continue;
+		if (slot->kind == SLOT_SHELL || slot->kind == SLOT_SHELL_OUTPUT)
+			tool_end(s, slot->item, slot->result, SLOT_BEGUN);
+		else
+			item_end(s, slot->item, SLOT_BEGUN);
+	}
+}
+
+static void turn_end(
+        struct api_stream *s, const struct turn_output *o, const struct turn_totals *totals)
+{
+	struct responses_state *state = &s->state;
+	const char *last = "response.completed";
+
+	if (s->ended)
+		return;
+	/* A turn that failed at once; clients insist on response.created. */
+	turn_begin(s);
+	s->ended = true;
+	close_open(s);
+	state->status = "completed";
+	state->completed_s = clock_wall_s();
+	if (totals) {
+		s->totals = *totals;
+		state->totals = &s->totals;
+	}
+	if (o->status == TURN_INCOMPLETE) {
+		state->status = "incomplete";
+		state->incomplete_reason = o->incomplete_reason ? o->incomplete_reason : "timeout";
+		last = "response.incomplete";
+	} else if (o->status != TURN_COMPLETED) {
+		if (o->error)
+			s->error = *o->error;
+		else
+			error_set(&s->error, ERR_CANCELED, "The turn was cancelled.");
+		state->error = &s->error;
+		state->status = "failed";
+		last = "response.failed";
+	}
+	if (o->status != TURN_COMPLETED)
+		state->completed_s = 0;
+	if (s->carrier == API_WHOLE) {
+		push(s, EVENT_OBJECT, 0);
+		return;
+	}
+	if (state->error)
+		push(s, EVENT_ERROR, 0);
+	push_snapshot(s, last, false);
+	push(s, EVENT_LAST, 0);
+}
+
+static int take(struct api_stream *s, const struct turn_output *o, const struct turn_totals *totals)
+{
+	switch (o->type) {
+	case OUT_BEGIN:
+		turn_begin(s);
+		return 0;
+	case OUT_ITEM_BEGIN:
+		item_begin(s, o->item);
+		return 0;
+	case OUT_DELTA:
+		return item_delta(s, o);
+	case OUT_ITEM_END:
+		item_end(s, o->item, SLOT_ENDED);
+		return 0;
+	case OUT_TOOL_BEGIN:
+		tool_begin(s, o->item);
+		return 0;
+	case OUT_TOOL_OUTPUT:
+		return tool_output(s, o);
+	case OUT_TOOL_COMMAND:
+		tool_command(s, o);
+		return 0;
+	case OUT_TOOL_END:
+		tool_end(s, o->item, o->result, SLOT_ENDED);
+		return 0;
+	case OUT_END:
+		turn_end(s, o, totals);
+		return 0;
+	}
+	return 0;
+}
+
+/* ---- writing events ---- */
+
+static void frame_begin(struct api_stream *s, const char *name)
+{
+	ropewriter_begin(&s->w);
+	if (s->carrier != API_SSE)
+		return;
+	ropewriter_literal(&s->w, STR("event: "));
+	ropewriter_literal(&s->w, str_of(name));
+	ropewriter_literal(&s->w, STR("\ndata: "));
+}
+
+static void frame_end(struct api_stream *s)
+{
+	if (s->carrier == API_SSE)
+		ropewriter_literal(&s->w, STR("\n\n"));
+	else if (s->carrier == API_WEBSOCKET)
+		ropewriter_literal(&s->w, STR("\n"));
+}
+
+static void event_begin(struct api_stream *s, const char *name)
+{
+	frame_begin(s, name);
+	jw_object(&s->w.json);
+	jw_kcstr(&s->w.json, "type", name);
+	jw_ki64(&s->w.json, "sequence_number", s->sequence++);
+}
+
+static void event_end(struct api_stream *s)
+{
+	jw_end(&s->w.json);
+	frame_end(s);
+}
+
+/* item_id, where the event has one, and output_index. */
+static void event_begin_item(
+        struct api_stream *s, const char *name, const struct event *e, bool has_id)
+{
+	event_begin(s, name);
+	if (has_id)
+		jw_kcstr(&s->w.json, "item_id", slot_at(s, e->slot)->id);
+	jw_ki64(&s->w.json, "output_index", e->slot);
+}
+
+static void write_item_event(struct api_stream *s, const struct event *e)
+{
+	bool added = e->kind == EVENT_ADDED;
+
+	event_begin_item(
+	        s, added ? "response.output_item.added" : "response.output_item.done", e, false);
+	jw_key(&s->w.json, "item");
+	responses_write_item(&s->w, &s->state, slot_at(s, e->slot), added);
+	event_end(s);
+}
+
+/* How the events of each kind of part are called, and the key of their text. */
+static const struct part_names {
+	const char *added, *delta, *text, *done, *index, *key;
+	bool logprobs;
+} part_names[] = {
+        [PART_TEXT] = {"response.content_part.added", "response.output_text.delta",
+                "response.output_text.done", "response.content_part.done", "content_index", "text",
+                true},
+        [PART_REFUSAL] = {"response.content_part.added", "response.refusal.delta",
+                "response.refusal.done", "response.content_part.done", "content_index", "refusal",
+                false},
+        [PART_SUMMARY] = {"response.reasoning_summary_part.added",
+                "response.reasoning_summary_text.delta", "response.reasoning_summary_text.done",
+                "response.reasoning_summary_part.done", "summary_index", "text", false},
+        [PART_REASONING] = {"response.content_part.added", "response.reasoning_text.delta",
+                "response.reasoning_text.done", "response.content_part.done", "content_index",
+                "text", false},
+};
+
+static void write_part_event(struct api_stream *s, const struct event *e)
+{
+	const struct part_names *names =
+	        &part_names[e->type <= PART_REASONING ? e->type : PART_TEXT];
+	const char *name = e->kind == EVENT_PART_ADDED   ? names->added
+	                   : e->kind == EVENT_PART_DELTA ? names->delta
+	                   : e->kind == EVENT_PART_TEXT  ? names->text
+	                                                 : names->done;
+	struct json_writer *j = &s->w.json;
+
+	event_begin_item(s, name, e, true);
+	jw_ki64(j, names->index, e->index);
+	if (e->kind == EVENT_PART_ADDED || e->kind == EVENT_PART_DONE) {
+		jw_key(j, "part");
+		responses_write_part(&s->w, e->type, e->text);
+	} else {
+		ropewriter_kstr(&s->w, e->kind == EVENT_PART_DELTA ? "delta" : names->key, e->text);
+		if (names->logprobs) {
+			jw_key(j, "logprobs");
+			jw_array(j);
+			jw_end(j);
+		}
+	}
+	event_end(s);
+}
+
+static void write_arguments_event(struct api_stream *s, const struct event *e)
+{
+	bool delta = e->kind == EVENT_ARGUMENTS_DELTA;
+
+	event_begin_item(s,
+	        delta ? "response.function_call_arguments.delta"
+	              : "response.function_call_arguments.done",
+	        e, true);
+	ropewriter_kstr(&s->w, delta ? "delta" : "arguments", e->text);
+	if (!delta)
+		ropewriter_kstr(&s->w, "name", slot_at(s, e->slot)->item->call.name);
+	event_end(s);
+}
+
+/* These have no item_id. */
+static void write_command_event(struct api_stream *s, const struct event *e)
+{
+	const char *name = e->kind == EVENT_COMMAND_ADDED   ? "response.shell_call_command.added"
+	                   : e->kind == EVENT_COMMAND_DELTA ? "response.shell_call_command.delta"
+	                                                    : "response.shell_call_command.done";
+
+	event_begin_item(s, name, e, false);
+	jw_ki64(&s->w.json, "command_index", e->index);
+	ropewriter_kstr(&s->w, e->kind == EVENT_COMMAND_DELTA ? "delta" : "command", e->text);
+	event_end(s);
+}
+
+static void write_output_event(struct api_stream *s, const struct event *e)
+{
+	const struct result *result;
+	struct json_writer *j = &s->w.json;
+
+	if (e->kind == EVENT_OUTPUT_DELTA) {
+		event_begin_item(s, "response.shell_call_output_content.delta", e, true);
+		jw_ki64(j, "command_index", e->index);
+		jw_key(j, "delta");
+		jw_object(j);
+		ropewriter_kstr(&s->w, e->is_stderr ? "stderr" : "stdout", e->text);
+		jw_end(j);
+		event_end(s);
+		return;
+	}
+	result = &slot_at(s, e->slot)->result->result;
+	event_begin_item(s, "response.shell_call_output_content.done", e, true);
+	jw_ki64(j, "command_index", e->index);
+	jw_key(j, "output");
+	jw_array(j);
+	if (e->index < result->n_outputs)
+		responses_write_output(&s->w, &result->outputs[e->index]);
+	jw_end(j);
+	event_end(s);
+}
+
+/* Flat, as it is documented, and nested, as it is recorded: some SDKs read the one, some the other.
+ */
+static void write_error_fields(struct json_writer *j, const struct error *e, bool with_type)
+{
+	if (with_type)
+		jw_kcstr(j, "type", api_error_type(e));
+	jw_kcstr(j, "code", responses_error_code(e));
+	jw_kcstr(j, "message", api_error_text(e));
+	jw_kcstr(j, "param", e->param[0] ? e->param : NULL);
+}
+
+static void write_error_event(struct api_stream *s)
+{
+	struct json_writer *j = &s->w.json;
+
+	event_begin(s, "error");
+	write_error_fields(j, &s->error, false);
+	jw_key(j, "error");
+	jw_object(j);
+	write_error_fields(j, &s->error, true);
+	jw_end(j);
+	jw_kcstr(j, "error_type", api_error_name(&s->error));
+	event_end(s);
+}
+
+/* ---- response objects, in steps ---- */
+
+static bool is_bare_error(const struct api_stream *s)
+{
+	return s->carrier == API_WHOLE && s->state.error && s->n_slots == 0;
+}
+
+static void snapshot_begin(struct api_stream *s, const struct event *e)
+{
+	bool under_v1 = s->state.request->under_v1;
+
+	if (e->kind == EVENT_OBJECT) {
+		ropewriter_begin(&s->w);
+		if (s->state.error) {
+			/* The envelope of any other error, and what there is of the answer:
+			 * commands ran, and what they printed must not be lost. */
+			api_error_body(s->state.error, under_v1, &s->w.text);
+			if (is_bare_error(s))
+				return;
+			s->w.text.len--;
+			ropewriter_literal(&s->w, STR(",\"response\":"));
+		}
+	} else {
+		event_begin(s, e->name);
+		jw_key(&s->w.json, "response");
+	}
+	s->shown = s->state;
+	s->next_slot = 0;
+	if (e->is_first) {
+		s->shown.status = "in_progress";
+		s->shown.completed_s = 0;
+		s->shown.incomplete_reason = NULL;
+		s->shown.error = NULL;
+		s->shown.totals = NULL;
+		s->next_slot = s->n_slots;
+	}
+	responses_write_head(&s->w, &s->shown);
+	s->in_snapshot = true;
+}
+
+static void snapshot_step(struct api_stream *s)
+{
+	if (s->next_slot < s->n_slots) {
+		responses_write_item(&s->w, &s->shown, &s->slots[s->next_slot++], false);
+		return;
+	}
+	responses_write_tail(&s->w, &s->shown);
+	if (s->carrier != API_WHOLE)
+		event_end(s);
+	else if (s->state.error)
+		ropewriter_literal(&s->w, STR("}"));
+	s->in_snapshot = false;
+}
+
+static void write_last(struct api_stream *s)
+{
+	ropewriter_begin(&s->w);
+	if (s->carrier == API_SSE)
+		ropewriter_literal(&s->w, STR("data: [DONE]\n\n"));
+}
+
+static void write_event(struct api_stream *s, const struct event *e)
+{
+	switch (e->kind) {
+	case EVENT_SNAPSHOT:
+	case EVENT_OBJECT:
+		snapshot_begin(s, e);
+		break;
+	case EVENT_ERROR:
+		write_error_event(s);
+		break;
+	case EVENT_LAST:
+		write_last(s);
+		break;
+	case EVENT_ADDED:
+	case EVENT_DONE:
+		write_item_event(s, e);
+		break;
+	case EVENT_PART_ADDED:
+	case EVENT_PART_DELTA:
+	case EVENT_PART_TEXT:
+	case EVENT_PART_DONE:
+		write_part_event(s, e);
+		break;
+	case EVENT_ARGUMENTS_DELTA:
+	case EVENT_ARGUMENTS_DONE:
+		write_arguments_event(s, e);
+		break;
+	case EVENT_COMMAND_ADDED:
+	case EVENT_COMMAND_DELTA:
+	case EVENT_COMMAND_DONE:
+		write_command_event(s, e);
+		break;
+	case EVENT_OUTPUT_DELTA:
+	case EVENT_OUTPUT_DONE:
+		write_output_event(s, e);
+		break;
+	}
+}
+
+/* ---- moving bytes ---- */
+
+static bool event_is_under_way(const struct api_stream *s)
+{
+	return s->in_snapshot || ropewriter_left(&s->w) > 0;
+}
+
+static void queue_forget(struct api_stream *s)
+{
+	s->next_event = 0;
+	s->n_queue = 0;
+	free(s->held);
+	s->held = NULL;
+	if (s->cap_queue <= QUEUE_KEEP)
+		return;
+	free(s->queue);
+	s->queue = NULL;
+	s->cap_queue = 0;
+}
+
+/* Goes on with the event that is under way until it is over or `most` bytes are in out. */
+static int event_go_on(struct api_stream *s, struct buf *out, size_t most)
+{
+	size_t start = out->len;
+	int rc = 0;
+
+	while (event_is_under_way(s) && !rc && out->len - start < most) {
+		if (ropewriter_left(&s->w) == 0)
+			snapshot_step(s);
+		rc = ropewriter_pull(&s->w, out, most - (out->len - start));
+	}
+	return rc;
+}
+
+/* Events, each up to WHOLE_EVENT in one piece, until `room` bytes are there. */
+static int move(struct api_stream *s, struct buf *out, size_t room)
+{
+	size_t start = out->len;
+	int rc = 0;
+
+	if (event_is_under_way(s))
+		rc = event_go_on(s, out, room);
+	while (!rc && !event_is_under_way(s) && s->next_event < s->n_queue &&
+	        out->len - start < room) {
+		write_event(s, &s->queue[s->next_event++]);
+		rc = event_go_on(s, out, WHOLE_EVENT);
+	}
+	if (!rc && !event_is_under_way(s) && s->next_event == s->n_queue)
+		queue_forget(s);
+	return rc;
+}
+
+int responses_stream_emit(struct api_stream *s, const struct turn_output *o,
+        const struct turn_totals *totals, struct buf *out)
+{
+	int rc = take(s, o, totals);
+
+	if (rc)
+		return rc;
+	if (s->carrier == API_WHOLE && !s->ended) {
+		queue_forget(s);
+		return 0;
+	}
+	if (s->carrier == API_WHOLE)
+		s->next_event = s->n_queue - 1; /* the object alone */
+	return move(s, out, WHOLE_EVENT);
+}
+
+size_t responses_stream_left(const struct api_stream *s)
+{
+	return ropewriter_left(&s->w) + (s->in_snapshot || s->next_event < s->n_queue);
+}
+
+int responses_stream_pull(struct api_stream *s, struct buf *out, size_t room)
+{
+	return move(s, out, room ? room : 1);
+}
+
+/* ONE newline: older clients of this API break on an empty line that ends nothing. */
+void responses_stream_keepalive(struct api_stream *s, struct buf *out)
+{
+	if (s->carrier == API_SSE && !event_is_under_way(s) && !s->ended)
+		buf_puts(out, ": ping\n");
+}
+
+int responses_stream_status(const struct api_stream *s)
+{
+	return s->carrier == API_WHOLE && s->state.error ? error_http_status(s->state.error) : 200;
+}
+
+struct api_stream *responses_stream_open(
+        const struct turn_request *r, const struct api_identity *who, enum api_carrier carrier)
+{
+	struct api_stream *s = mem_alloc(sizeof(*s));
+	const char *id = who->id;
+
+	if (str_starts(str_of(id), "gen-"))
+		id += 4;
+	s->carrier = carrier;
+	s->state = (struct responses_state){.request = r, .who = who, .status = "in_progress"};
+	str_format(s->state.id, sizeof(s->state.id), "resp_%s", id);
+	ropewriter_init(&s->w);
+	return s;
+}
+
+struct api_stream *responses_stream_close(struct api_stream *s)
+{
+	if (!s)
+		return NULL;
+	ropewriter_free(&s->w);
+	free(s->slots);
+	free(s->queue);
+	free(s->held);
+	free(s);
+	return NULL;
+}

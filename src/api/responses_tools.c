@@ -1,0 +1,390 @@
+/*
+ * `tools`, `tool_choice` and the limits of the loop. Function entries are the client's; a server
+ * tool's entry belongs to the tool that tool_find() names, which checks its parameters. Nothing is
+ * dropped in silence: a type that this version does not run is refused by name.
+ */
+#include "api/responses.h"
+
+#include "tool/tool.h"
+
+enum { TOOLS_MAX = 1024, TOOL_CALLS_MAX = 30, FUNCTION_NAME_MAX = 64 };
+
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+static const struct tool_entry *entry_named(const struct conversation *c, struct str name)
+{
+	for (size_t i = 0; i < c->n_tools; i++)
+		if (c->tools[i].name.p && str_eq(c->tools[i].name, name))
+			return &c->tools[i];
+	return NULL;
+}
+
+static int parse_function_name(
+        struct responses_parser *p, const struct json *entry, const char *path, struct str *ret)
+{
+	int rc = param_str(&p->in, entry, path, "name", 0, ret);
+
+	if (rc)
+		return rc;
+	if (!ret->p && json_is(json_get(entry, "function"), JSON_OBJECT))
+		return param_fail(&p->in, ERR_INVALID, "missing_required_parameter", path, "name",
+		        "Missing required parameter: '%s.name'. The Responses API has name, "
+		        "description "
+		        "and parameters beside type, not inside 'function'.",
+		        path);
+	if (!ret->p)
+		return param_fail_missing(&p->in, path, "name");
+	if (ret->n > FUNCTION_NAME_MAX || !str_in_set(*ret, NAME_CHARS))
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
+		        "Invalid '%s.name': a function's name has 1 to %d of the characters a-z, "
+		        "A-Z, "
+		        "0-9, '_' and '-'.",
+		        path, FUNCTION_NAME_MAX);
+	if (entry_named(p->conversation, *ret))
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
+		        "Two tools have the name '%s'.", param_show(*ret).text);
+	return 0;
+}
+
+static int parse_function(struct responses_parser *p, const struct json *entry, const char *path,
+        struct tool_entry *t)
+{
+	static const char *const demanded[] = {
+	        "description", "null", "parameters", "null", "strict", "null", NULL};
+	const struct json *parameters;
+	int rc;
+
+	t->kind = TOOL_FUNCTION;
+	rc = parse_function_name(p, entry, path, &t->name);
+	if (!rc)
+		rc = param_str(&p->in, entry, path, "description", 0, &t->description);
+	if (!rc)
+		rc = param_container(&p->in, entry, path, "parameters", JSON_OBJECT, &parameters);
+	if (!rc)
+		rc = param_bool(&p->in, entry, path, "strict", &t->strict);
+	if (rc)
+		return rc;
+	if (parameters)
+		t->parameters = json_raw(parameters);
+	return responses_echo_object(
+	        p, entry, demanded, &p->echo->tools[t - p->conversation->tools]);
+}
+
+static int refuse_type(struct responses_parser *p, const char *path, struct str type)
+{
+	struct param_shown shown = param_show(type);
+
+	if (str_is(type, "openrouter:bash") || str_is(type, "brig:bash") ||
+	        str_starts(type, "bash_"))
+		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
+		        "The tool type '%s' belongs to the Messages API. On the Responses API this "
+		        "version runs 'openrouter:shell' and 'brig:shell'.",
+		        shown.text);
+	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
+	        "The tool type '%s' is not offered. This version runs 'openrouter:shell' and "
+	        "'brig:shell', and hands calls of 'function' tools to the client.",
+	        shown.text);
+}
+
+static int check_sandbox(struct responses_parser *p, const char *path)
+{
+	if (!p->config->sandbox)
+		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
+		        "This server runs without sandboxes, so it offers no tool that executes "
+		        "commands.");
+	if (p->config->region)
+		return param_fail(&p->in, ERR_PERMISSION, "permission_denied", path, "type",
+		        "This server keeps to the region '%s' and does not execute commands.",
+		        param_show(str_of(p->config->region)).text);
+	return 0;
+}
+
+static int parse_server_tool(struct responses_parser *p, const struct json *entry, const char *path,
+        const struct tool *tool, struct tool_entry *t)
+{
+	static const char *const nothing[] = {NULL};
+	int rc = check_sandbox(p, path);
+
+	if (rc)
+		return rc;
+	if (p->shell)
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "type",
+		        "Two entries of 'tools' offer a shell: one request has one.");
+	rc = tool->settings(p->conversation->arena, t->type, entry, path, &t->settings, p->in.err);
+	if (rc) {
+		if (p->in.err && !p->in.err->type[0])
+			str_copy(p->in.err->type, sizeof(p->in.err->type),
+			        rc == -ERR_UNSUPPORTED ? STR("unsupported_value")
+			                               : STR("invalid_value"));
+		return rc;
+	}
+	t->kind = TOOL_SERVER;
+	t->tool = tool;
+	p->shell = t;
+	p->conversation->has_server_tool = true;
+	return responses_echo_object(
+	        p, entry, nothing, &p->echo->tools[t - p->conversation->tools]);
+}
+
+static int parse_tool(
+        struct responses_parser *p, const struct json *entry, size_t index, struct tool_entry *t)
+{
+	const struct tool *tool;
+	char path[PARAM_PATH];
+	int rc;
+
+	param_index(path, "tools", index);
+	if (!json_is(entry, JSON_OBJECT))
+		return param_fail_type(&p->in, entry, path, NULL, "an object");
+	*t = (struct tool_entry){.strict = -1, .raw = json_raw(entry)};
+	rc = param_need_str(&p->in, entry, path, "type", &t->type);
+	if (rc)
+		return rc;
+	if (str_is(t->type, "function"))
+		return parse_function(p, entry, path, t);
+	tool = tool_find(t->type);
+	return tool ? parse_server_tool(p, entry, path, tool, t) : refuse_type(p, path, t->type);
+}
+
+/* The model knows the server's shell by the tool's own name, unless a client's function has it. */
+static int name_server_tool(struct responses_parser *p)
+{
+	struct conversation *c = p->conversation;
+	struct str own, brig;
+	char text[80];
+	bool ok = true;
+
+	if (!p->shell)
+		return 0;
+	own = str_of(p->shell->tool->name);
+	str_format(text, sizeof(text), "brig_%.*s", (int)own.n, own.p);
+	brig = conversation_copy(c, str_of(text), &ok);
+	if (!ok)
+		return param_fail_memory(&p->in);
+	if (!entry_named(c, own))
+		c->tools[p->shell - c->tools].name = own;
+	else if (!entry_named(c, brig))
+		c->tools[p->shell - c->tools].name = brig;
+	else
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", "tools", NULL,
+		        "Functions named both '%s' and '%s' leave no name for the server's shell: "
+		        "rename one.",
+		        p->shell->tool->name, text);
+	return 0;
+}
+
+static int parse_tools(struct responses_parser *p)
+{
+	struct conversation *c = p->conversation;
+	const struct json *list, *v;
+	size_t i = 0, n;
+	int rc = param_container(&p->in, p->root, "", "tools", JSON_ARRAY, &list);
+
+	if (rc)
+		return rc;
+	n = json_count(list);
+	if (n > TOOLS_MAX)
+		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", "tools", NULL,
+		        "Invalid 'tools': at most %d entries.", TOOLS_MAX);
+	c->tools = arena_alloc(c->arena, (n + 1) * sizeof(*c->tools));
+	p->echo->tools = arena_alloc(c->arena, (n + 1) * sizeof(*p->echo->tools));
+	if (!c->tools || !p->echo->tools)
+		return param_fail_memory(&p->in);
+	for (v = json_first(list); v && !rc; v = json_next(v), i++) {
+		rc = parse_tool(p, v, i, &c->tools[i]);
+		c->n_tools = i + (rc ? 0 : 1);
+	}
+	return rc ? rc : name_server_tool(p);
+}
+
+/* ---- tool_choice ---- */
+
+static bool is_shell_choice(struct str type)
+{
+	return str_is(type, "shell") || (!str_is(type, "function") && tool_find(type));
+}
+
+/* One {type, name?}: the model-side name of what it means. */
+static int parse_named(struct responses_parser *p, const struct json *v, const char *path,
+        struct str type, struct str *ret)
+{
+	const struct tool_entry *t;
+	struct str name;
+	int rc;
+
+	if (is_shell_choice(type)) {
+		if (!p->shell)
+			return param_fail(&p->in, ERR_INVALID, "invalid_value", path, NULL,
+			        "Tool choice '%s' is not among 'tools'.", param_show(type).text);
+		*ret = p->shell->name;
+		return 0;
+	}
+	if (!str_is(type, "function"))
+		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
+		        "The tool choice '%s' is not offered: use 'function', 'shell', "
+		        "'openrouter:shell' or 'brig:shell'.",
+		        param_show(type).text);
+	rc = param_need_str(&p->in, v, path, "name", &name);
+	if (rc)
+		return rc;
+	t = entry_named(p->conversation, name);
+	if (!t)
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
+		        "Tool choice '%s' is not among 'tools'.", param_show(name).text);
+	*ret = t->name;
+	return 0;
+}
+
+static int parse_allowed(struct responses_parser *p, const struct json *v)
+{
+	static const char *const modes[] = {"auto", "required", NULL};
+	struct tool_choice *choice = &p->conversation->choice;
+	const struct json *list, *each;
+	char path[PARAM_PATH];
+	struct str mode, type;
+	size_t n;
+	int rc;
+
+	rc = param_choice(&p->in, v, "tool_choice", "mode", modes, &mode);
+	if (!rc && !mode.p)
+		rc = param_fail_missing(&p->in, "tool_choice", "mode");
+	if (!rc)
+		rc = param_need_container(&p->in, v, "tool_choice", "tools", JSON_ARRAY, &list);
+	if (rc)
+		return rc;
+	n = json_count(list);
+	if (n == 0 || n > TOOLS_MAX)
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", "tool_choice", "tools",
+		        "Invalid 'tool_choice.tools': 1 to %d entries.", TOOLS_MAX);
+	choice->allowed = arena_alloc(p->conversation->arena, n * sizeof(*choice->allowed));
+	if (!choice->allowed)
+		return param_fail_memory(&p->in);
+	for (each = json_first(list); each; each = json_next(each)) {
+		param_index(path, "tool_choice.tools", choice->n_allowed);
+		if (!json_is(each, JSON_OBJECT))
+			return param_fail_type(&p->in, each, path, NULL, "an object");
+		rc = param_need_str(&p->in, each, path, "type", &type);
+		if (!rc)
+			rc = parse_named(p, each, path, type, &choice->allowed[choice->n_allowed]);
+		if (rc)
+			return rc;
+		choice->n_allowed++;
+	}
+	choice->restricted = true;
+	choice->mode = str_is(mode, "required") ? CHOICE_REQUIRED : CHOICE_AUTO;
+	return 0;
+}
+
+static int parse_choice_word(struct responses_parser *p, const struct json *v)
+{
+	static const struct {
+		const char *word;
+		enum choice_mode mode;
+	} words[] = {{"auto", CHOICE_AUTO}, {"none", CHOICE_NONE}, {"required", CHOICE_REQUIRED}};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (!str_is(json_str(v), words[i].word))
+			continue;
+		if (words[i].mode == CHOICE_REQUIRED && p->conversation->n_tools == 0)
+			return param_fail(&p->in, ERR_INVALID, "invalid_value", "tool_choice", NULL,
+			        "Tool choice 'required' needs at least one entry in 'tools'.");
+		p->conversation->choice.mode = words[i].mode;
+		return 0;
+	}
+	return param_fail(&p->in, ERR_INVALID, "invalid_value", "tool_choice", NULL,
+	        "Invalid value: '%s'. Supported values are: 'auto', 'none', 'required', or an "
+	        "object.",
+	        param_show(json_str(v)).text);
+}
+
+static int parse_choice(struct responses_parser *p)
+{
+	const struct json *v = json_get(p->root, "tool_choice");
+	struct str type;
+	int rc;
+
+	if (json_absent(v))
+		return 0;
+	if (json_is(v, JSON_STRING))
+		return parse_choice_word(p, v);
+	if (!json_is(v, JSON_OBJECT))
+		return param_fail_type(&p->in, v, "", "tool_choice", "a string or an object");
+	rc = param_need_str(&p->in, v, "tool_choice", "type", &type);
+	if (rc)
+		return rc;
+	if (str_is(type, "allowed_tools"))
+		return parse_allowed(p, v);
+	p->conversation->choice.mode = CHOICE_NAMED;
+	return parse_named(p, v, "tool_choice", type, &p->conversation->choice.name);
+}
+
+/* ---- limits of the loop ---- */
+
+/*
+ * stop_server_tools_when: of its conditions brig has the count of steps, and every server tool call
+ * is a step. The smallest count holds, since the conditions are joined by "or". It takes the place
+ * of max_tool_calls.
+ */
+static int parse_conditions(struct responses_parser *p, const struct json *list, int64_t *ret)
+{
+	const struct json *v;
+	char path[PARAM_PATH];
+	int64_t count = 0;
+	size_t n = 0;
+	struct str type;
+	int rc;
+
+	if (json_count(list) == 0)
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", "stop_server_tools_when",
+		        NULL, "Invalid 'stop_server_tools_when': at least one condition.");
+	for (v = json_first(list); v; v = json_next(v), n++) {
+		param_index(path, "stop_server_tools_when", n);
+		if (!json_is(v, JSON_OBJECT))
+			return param_fail_type(&p->in, v, path, NULL, "an object");
+		rc = param_need_str(&p->in, v, path, "type", &type);
+		if (rc)
+			return rc;
+		if (!str_is(type, "step_count_is"))
+			return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path,
+			        "type",
+			        "The condition '%s' is not offered yet: this version has "
+			        "'step_count_is'.",
+			        param_show(type).text);
+		if (json_absent(json_get(v, "step_count")))
+			return param_fail_missing(&p->in, path, "step_count");
+		rc = param_whole(&p->in, v, path, "step_count", 1, INT64_MAX, NULL, &count);
+		if (rc)
+			return rc;
+		if (n == 0 || count < *ret)
+			*ret = count;
+	}
+	return 0;
+}
+
+static int parse_limits(struct responses_parser *p)
+{
+	int64_t most = TOOL_CALLS_MAX, wanted = TOOL_CALLS_MAX;
+	const struct json *list;
+	int rc = param_whole(&p->in, p->root, "", "max_tool_calls", 1, INT64_MAX, NULL, &wanted);
+
+	if (!rc)
+		rc = param_container(
+		        &p->in, p->root, "", "stop_server_tools_when", JSON_ARRAY, &list);
+	if (!rc && list)
+		rc = parse_conditions(p, list, &wanted);
+	if (rc)
+		return rc;
+	if (p->config->limits.tool_calls < most)
+		most = p->config->limits.tool_calls;
+	p->max_tool_calls = (uint32_t)(wanted < most ? wanted : most);
+	return 0;
+}
+
+int responses_tools_parse(struct responses_parser *p)
+{
+	int rc = parse_tools(p);
+
+	if (!rc)
+		rc = parse_choice(p);
+	return rc ? rc : parse_limits(p);
+}
