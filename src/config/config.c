@@ -199,8 +199,8 @@ static int read_id_base(struct loader *l, const struct yaml_node *n, void *targe
 
 	if (n->type != YAML_SCALAR || !str_to_u64((struct str){n->text, n->text_len}, &base))
 		return loader_error(l, n, "expected a whole number");
-	if (base % 65536 != 0 || base < 16 * 65536 || base > 61440ULL * 65536)
-		return loader_error(l, n, "must be a multiple of 65536 from 1048576 to 4026531840");
+	if (base % 65536 != 0 || base < 16 * 65536 || base > 61437ULL * 65536)
+		return loader_error(l, n, "must be a multiple of 65536 from 1048576 to 4026335232");
 	c->id_base = (uint32_t)base;
 	return 0;
 }

@@ -69,7 +69,7 @@ static const struct {
         {"data: here\n", "brig.yaml:1:7: data: must be an absolute path", "data"},
         {"cgroups: v2\n", "brig.yaml:1:10: cgroups: expected auto or v1", "cgroups"},
         {"ids: {base: 1000}\n",
-                "brig.yaml:1:13: ids.base: must be a multiple of 65536 from 1048576 to 4026531840",
+                "brig.yaml:1:13: ids.base: must be a multiple of 65536 from 1048576 to 4026335232",
                 "ids.base"},
         {"container: {memory: 1x}\n",
                 "brig.yaml:1:21: container.memory: expected a size such as 256m or 5g, not \"1x\"",

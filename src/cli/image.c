@@ -1,0 +1,222 @@
+/*
+ * Theory of operation
+ *
+ * The recipe (images/base/make-image) is part of this program, so that an installed brig needs no
+ * source tree. It is given to sh from a memfd and writes the image whole or not at all. A lock on
+ * the folder keeps two builds apart and lets the second find the first one's result.
+ */
+#include "cli/image.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "json/json.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "make_image.h"
+
+enum { PATH_SIZE = 4096 + 64 };
+
+static int recipe_fd(void)
+{
+	size_t n = sizeof(make_image) - 1;
+	int fd;
+
+	fd = memfd_create("make-image", 0);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, make_image, n) != (ssize_t)n || lseek(fd, 0, SEEK_SET) < 0) {
+		close(fd);
+		return -EIO;
+	}
+	return fd;
+}
+
+static int run_recipe(const char *out, struct error *err)
+{
+	char script[32];
+	int fd, status = -1;
+	pid_t pid;
+
+	fd = recipe_fd();
+	if (fd < 0)
+		return error_errno(err, -fd, "the recipe of the base image");
+	str_format(script, sizeof(script), "/proc/self/fd/%d", fd);
+	pid = fork();
+	if (pid == 0) {
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		execl("/bin/sh", "sh", script, out, (char *)NULL);
+		_exit(127);
+	}
+	close(fd);
+	if (pid < 0)
+		return error_errno(err, errno, "fork");
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		return error_set(
+		        err, ERR_IO, "making the base image failed; what is above says why");
+	return 0;
+}
+
+/* Makes the image under the folder's lock; `again`: also where it is there. */
+static int image_make(const char *data, bool again, struct error *err)
+{
+	char folder[PATH_SIZE], out[PATH_SIZE + 16];
+	struct stat st;
+	int fd, r = 0;
+
+	str_format(folder, sizeof(folder), "%s/images", data);
+	str_format(out, sizeof(out), "%s/base.erofs", folder);
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return error_errno(err, errno, "%s", folder);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		fputs("brig: waiting for another brig that makes the image\n", stderr);
+		if (flock(fd, LOCK_EX) < 0)
+			r = error_errno(err, errno, "%s", folder);
+	}
+	if (r == 0 && (again || stat(out, &st) < 0))
+		r = run_recipe(out, err);
+	close(fd);
+	return r;
+}
+
+int image_ensure(const char *data, struct error *err)
+{
+	char out[PATH_SIZE];
+	struct stat st;
+
+	str_format(out, sizeof(out), "%s/images/base.erofs", data);
+	if (stat(out, &st) == 0)
+		return 0;
+	fputs("brig: no base image yet; making it, once\n", stderr);
+	return image_make(data, false, err);
+}
+
+static int make_folder(const char *data, struct error *err)
+{
+	char folder[PATH_SIZE];
+
+	str_format(folder, sizeof(folder), "%s/images", data);
+	if (mkdir(data, 0711) < 0 && errno != EEXIST)
+		return error_errno(err, errno, "%s", data);
+	if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+		return error_errno(err, errno, "%s", folder);
+	return 0;
+}
+
+static void image_print(const char *name, const struct stat *st, bool json, struct buf *out)
+{
+	struct json_writer w;
+	char date[32];
+
+	clock_iso8601(st->st_mtim.tv_sec * 1000, date);
+	if (!json) {
+		buf_printf(
+		        out, "%-20s %7lld MiB   %.10s\n", name, (long long)st->st_size >> 20, date);
+		return;
+	}
+	jw_init(&w, out);
+	jw_object(&w);
+	jw_kcstr(&w, "name", name);
+	jw_ki64(&w, "bytes", st->st_size);
+	jw_kcstr(&w, "made_at", date);
+	jw_end(&w);
+}
+
+static int image_list(const char *data, bool json, struct error *err)
+{
+	struct buf out = BUF_INIT(1 << 20);
+	char folder[PATH_SIZE], name[256];
+	struct dirent *e;
+	struct stat st;
+	size_t n = 0;
+	DIR *d;
+
+	str_format(folder, sizeof(folder), "%s/images", data);
+	d = opendir(folder);
+	if (!d && errno != ENOENT)
+		return error_errno(err, errno, "%s", folder);
+	if (json)
+		buf_putc(&out, '[');
+	while (d && (e = readdir(d))) {
+		if (e->d_name[0] == '.' || !str_ends(str_of(e->d_name), ".erofs") ||
+		        fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		str_copy(name, sizeof(name), (struct str){e->d_name, strlen(e->d_name) - 6});
+		if (json && n)
+			buf_putc(&out, ',');
+		image_print(name, &st, json, &out);
+		n++;
+	}
+	if (d)
+		closedir(d);
+	if (json)
+		buf_puts(&out, "]\n");
+	else if (n == 0)
+		fputs("no image yet; `brig image build` or `brig serve` makes one\n", stderr);
+	fputs(buf_cstr(&out), stdout);
+	buf_free(&out);
+	return 0;
+}
+
+int cli_image(int argc, char **argv)
+{
+	const char *data = NULL, *what;
+	bool json = false;
+	const struct cli_flag flags[] = {
+	        {"--data", "DIR", "the data folder (/var/lib/brig)", &data, NULL},
+	        {"--json", NULL, "list as JSON", NULL, &json},
+	};
+	const struct cli_usage usage = {
+	        .line = "brig image [--data DIR] [--json] build|list",
+	        .about = "build makes the base image anew (Debian 12; needs root, mmdebstrap and "
+	                 "erofs-utils); a running\n"
+	                 "server uses it after its next start. list says which images there are.\n",
+	        .flags = flags,
+	        .n_flags = sizeof(flags) / sizeof(flags[0]),
+	};
+	struct error err = {0};
+	char folder[4096];
+	int end = 0, at, r;
+
+	at = cli_flags(&usage, argc, argv, &end);
+	if (at < 0)
+		return end;
+	what = at < argc ? argv[at] : "";
+	/* Flags may stand behind the word too. */
+	if (at < argc) {
+		argc -= at;
+		argv += at;
+		at = cli_flags(&usage, argc, argv, &end);
+		if (at < 0)
+			return end;
+		if (at < argc)
+			return cli_wrong(&usage, "image takes one word");
+	}
+	if (cli_data_folder(data, NULL, folder, &err) < 0)
+		return cli_fail(&err);
+	if (strcmp(what, "list") == 0) {
+		r = image_list(folder, json, &err);
+	} else if (strcmp(what, "build") == 0) {
+		r = make_folder(folder, &err);
+		if (r == 0)
+			r = image_make(folder, true, &err);
+	} else {
+		return cli_wrong(&usage, "image needs one of build, list");
+	}
+	return r < 0 ? cli_fail(&err) : 0;
+}
