@@ -74,6 +74,7 @@ struct http_fetch {
 	bool paused : 1;
 	bool held : 1; /* curl keeps bytes that we refused */
 	bool cancelled : 1;
+	bool again : 1; /* sent a second time */
 	bool ended : 1;
 };
 TAILQ_HEAD(fetch_list, http_fetch);
@@ -463,6 +464,47 @@ static void error_of(struct http_fetch *f, CURLcode code, struct error *err)
 	}
 }
 
+/* The address is known: gives the handle to curl. Not from inside curl. */
+static int fetch_add(struct http_fetch *f, struct error *err)
+{
+	struct http_client *c = f->client;
+	CURLMcode r;
+
+	fetch_enter(f, PHASE_CONNECT);
+	c->in_curl = true;
+	r = curl_multi_add_handle(c->multi, f->easy);
+	c->in_curl = false;
+	if (r)
+		return error_set(err, ERR_UPSTREAM, "the request to %s cannot be started: %s",
+		        f->place, curl_multi_strerror(r));
+	f->added = true;
+	return 0;
+}
+
+/*
+ * curl itself sends a request again when the kept connection it was put on turns out to be closed,
+ * but not when that shows while a body is being sent. Then we do, once, on a new connection, and
+ * like curl only if not a byte came back.
+ */
+static bool fetch_again(struct http_fetch *f, CURLcode code)
+{
+	struct http_client *c = f->client;
+	long n_connects = 1;
+
+	if (code != CURLE_SEND_ERROR || f->again || f->first_byte_ns)
+		return false;
+	if (curl_easy_getinfo(f->easy, CURLINFO_NUM_CONNECTS, &n_connects) || n_connects > 0)
+		return false;
+	f->again = true;
+	f->body_off = 0;
+	c->in_curl = true;
+	curl_multi_remove_handle(c->multi, f->easy);
+	c->in_curl = false;
+	f->added = false;
+	curl_easy_setopt(f->easy, CURLOPT_FRESH_CONNECT, 1L);
+	return fetch_add(f, NULL) == 0;
+}
+
 /* curl has returned: buries what was cancelled meanwhile and tells what has ended. */
 static void client_after(struct http_client *c)
 {
@@ -486,6 +528,10 @@ static void client_after(struct http_client *c)
 		code = msg->data.result; /* msg dies with the handle */
 		curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &private);
 		f = (struct http_fetch *)(void *)private;
+		if (fetch_again(f, code))
+			continue;
+		if (code == CURLE_OK && !f->head_done)
+			code = CURLE_RECV_ERROR; /* curl is content with half a head */
 		if (code)
 			error_of(f, code, &err);
 		fetch_end(f, code ? &err : NULL);
@@ -512,23 +558,6 @@ static void fetch_set_addresses(struct http_fetch *f, const struct http_resolve_
 	buf_printf(&entry, "+%s:%u:%s", f->host, f->port, answer->addresses);
 	f->resolve = curl_slist_append(NULL, buf_cstr(&entry));
 	curl_easy_setopt(f->easy, CURLOPT_RESOLVE, f->resolve);
-}
-
-/* The address is known: gives the handle to curl. Not from inside curl. */
-static int fetch_add(struct http_fetch *f, struct error *err)
-{
-	struct http_client *c = f->client;
-	CURLMcode r;
-
-	fetch_enter(f, PHASE_CONNECT);
-	c->in_curl = true;
-	r = curl_multi_add_handle(c->multi, f->easy);
-	c->in_curl = false;
-	if (r)
-		return error_set(err, ERR_UPSTREAM, "the request to %s cannot be started: %s",
-		        f->place, curl_multi_strerror(r));
-	f->added = true;
-	return 0;
 }
 
 static void fetch_on_resolved(void *arg, const struct http_resolve_answer *answer)
