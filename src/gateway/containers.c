@@ -332,7 +332,7 @@ static void on_deleted(void *ctx, const struct container_status *s, const struct
 		return;
 	}
 	j->op = JOB_DELETED;
-	if (pool_run(j->g->pool, job_work, job_done, j) < 0) {
+	if (!pool_run(j->g->pool, job_work, job_done, j)) {
 		error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
 		job_fail(j, &e);
 	}
@@ -397,7 +397,7 @@ static void job_start(struct job *j)
 {
 	struct error e;
 
-	if (pool_run(j->g->pool, job_work, job_done, j) == 0)
+	if (pool_run(j->g->pool, job_work, job_done, j))
 		return;
 	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
 	e.retry_after_ms = 1000;

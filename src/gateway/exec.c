@@ -335,7 +335,7 @@ void exec_begin(struct exec *e)
 	/* The row that lists the container; the files do not depend on it. */
 	*j = (struct container_touch_job){e->g, e->key, ""};
 	str_copy(j->container, sizeof(j->container), str_of(e->container));
-	if (pool_run(e->g->pool, touch_work, free, j) < 0)
+	if (!pool_run(e->g->pool, touch_work, free, j))
 		free(j);
 	e->output_left = TOTAL_OUTPUT;
 	e->outputs = mem_array(e->n_commands, sizeof(*e->outputs));

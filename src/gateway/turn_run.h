@@ -18,6 +18,7 @@ struct upstream {
 	struct http_fetch *fetch;
 	struct provider_parser *parser;
 	struct upstream_call call;
+	unsigned serial; /* another number: another call, or none */
 	size_t target; /* index in the route */
 	int status;    /* 0: no head yet */
 	bool begun;    /* an event reached the turn: no other target may be tried */

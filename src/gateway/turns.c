@@ -269,7 +269,7 @@ static void store_begin(struct turn_run *t)
 	        .now_ms = clock_mono_ms()};
 
 	t->storing = true;
-	if (pool_run(t->g->pool, store_work, store_done, t) == 0)
+	if (pool_run(t->g->pool, store_work, store_done, t))
 		return;
 	t->storing = false;
 	turn_feed(t->turn, &ev);
@@ -512,7 +512,7 @@ void turns_handle(struct request *r, const struct api *api)
 		return;
 	}
 	t->storing = true; /* keeps it alive until parse_done */
-	if (pool_run(g->pool, parse_work, parse_done, t) == 0)
+	if (pool_run(g->pool, parse_work, parse_done, t))
 		return;
 	t->storing = false;
 	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");

@@ -17,14 +17,14 @@ static int on_event(void *ctx, const struct stream_event *ev)
 {
 	struct turn_run *t = ctx;
 	struct turn_event te = {.type = TURN_STREAM, .stream = ev};
+	unsigned call = t->up.serial;
 
 	t->up.begun = true;
 	if (ev->type == STREAM_BEGIN)
 		t->may_answer = true;
 	turn_run_feed(t, &te);
-	/* Performing effects may have cancelled this very call (the client left): then stop
-	 * parsing. */
-	return t->up.parser == NULL && t->up.fetch == NULL ? -ERR_CANCELED : 0;
+	/* Performing effects may have ended this very call: then stop parsing. */
+	return t->up.serial == call ? 0 : -ERR_CANCELED;
 }
 
 static void upstream_fail(struct turn_run *t, const struct error *e)
@@ -216,11 +216,12 @@ void upstream_cancel(struct turn_run *t)
 {
 	bool paused = t->up.paused;
 	size_t target = t->up.target;
+	unsigned serial = t->up.serial;
 
 	if (t->up.fetch != NULL)
 		http_fetch_cancel(t->up.fetch);
 	if (t->up.parser != NULL)
 		t->route.targets[target].provider->close(t->up.parser);
 	buf_free(&t->up.error_body);
-	t->up = (struct upstream){.paused = paused, .target = target};
+	t->up = (struct upstream){.paused = paused, .target = target, .serial = serial + 1};
 }

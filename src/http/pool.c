@@ -144,7 +144,7 @@ struct pool *pool_free(struct pool *p)
 	return NULL;
 }
 
-int pool_run(struct pool *p, pool_fn work, pool_fn done, void *arg)
+bool pool_run(struct pool *p, pool_fn work, pool_fn done, void *arg)
 {
 	struct job *job = mem_alloc(sizeof(*job));
 	bool room;

@@ -8,6 +8,7 @@
 #define BRIG_HTTP_POOL_H
 
 #include <event2/event.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct pool;
@@ -15,7 +16,7 @@ struct pool *pool_new(struct event_base *base, unsigned n_threads);
 struct pool *pool_free(struct pool *p); /* waits for what runs; queued work is still done */
 typedef void (*pool_fn)(void *arg);
 /* Queues; false when max_queued (4,096) waits already: the caller answers "unavailable". */
-int pool_run(struct pool *p, pool_fn work, pool_fn done, void *arg);
+bool pool_run(struct pool *p, pool_fn work, pool_fn done, void *arg);
 size_t pool_queued(struct pool *p);
 
 #endif
