@@ -307,8 +307,10 @@ void calls_ended(struct turn *t, struct str error, const char *status)
 	}
 	if (error.n > 0)
 		r->error = turn_copy(t, error);
-	run->call->status = str_of(error.n > 0 ? status : "completed");
-	run->result->status = run->call->status;
+	run->result->status = str_of(error.n > 0 ? status : "completed");
+	/* A call that is an item of its own was complete before it ran, and has been shown so. */
+	if (run->result->id.n == 0)
+		run->call->status = run->result->status;
 	t->output_bytes += run->bytes_given - run->bytes_left;
 	effect_item(t, OUT_TOOL_END, run->call, run->result);
 	run->call = NULL;
@@ -358,7 +360,8 @@ static void held_next(struct turn *t, struct item *item)
 		calls_show(t, item);
 		return;
 	}
-	t->n_requested++;
+	if (t->c->has_server_tool)
+		t->n_requested++;
 	t->reply_calls++;
 	if (class == CALL_SERVER)
 		run_or_refuse(t, item);

@@ -156,7 +156,8 @@ void output_command(struct turn *t, const struct turn_event *ev);
 
 /* ---- turn.c ---- */
 
-/* The turn will end so; the first one who says so is right, but that it fails overrides. */
+/* The turn will end so. The first one who says so is right; but that it fails overrides, and that
+ * it was canceled overrides both. */
 void turn_will_end(struct turn *t, enum turn_status status, const char *reason);
 void turn_will_fail(struct turn *t, const struct error *err);
 void turn_no_memory(struct turn *t);

@@ -291,11 +291,12 @@ static void settle_parts(struct turn *t, enum cut cut)
 	struct item *item = w->item;
 
 	writing_end_part(t);
-	item->parts = conversation_parts(t->c, w->n_parts);
+	if (w->n_parts > 0)
+		item->parts = conversation_parts(t->c, w->n_parts);
 	if (item->parts) {
 		memcpy(item->parts, w->parts, w->n_parts * sizeof(*w->parts));
 		item->n_parts = w->n_parts;
-	} else {
+	} else if (w->n_parts > 0) {
 		turn_no_memory(t);
 	}
 	item->status = str_of(settled_status(t, item, cut));

@@ -66,7 +66,7 @@ void turn_will_end(struct turn *t, enum turn_status status, const char *reason)
 
 void turn_will_fail(struct turn *t, const struct error *err)
 {
-	if (t->ending && t->status == TURN_FAILED)
+	if (t->ending && (t->status == TURN_FAILED || t->status == TURN_CANCELED))
 		return;
 	t->ending = true;
 	t->status = TURN_FAILED;
