@@ -404,6 +404,31 @@ static struct str call_id(const struct item *it)
 	return it->call.upstream_id.n ? it->call.upstream_id : it->call.public_id;
 }
 
+/* A name that a model made up may hold what servers refuse in a history; a declared one never
+ * changes. */
+static void write_name(struct builder *b, struct str name)
+{
+	char safe[65];
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->c->n_tools; i++)
+		if (str_eq(b->c->tools[i].name, name)) {
+			jw_kstr(&b->w, "name", name);
+			return;
+		}
+	for (; n < name.n && n < sizeof(safe) - 1; n++) {
+		struct str c = {name.p + n, 1};
+
+		safe[n] =
+		        str_in_set(c,
+		                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+		                ? *c.p
+		                : '_';
+	}
+	safe[n] = 0;
+	jw_kcstr(&b->w, "name", n ? safe : "invalid");
+}
+
 static void write_call(struct builder *b, const struct item *it)
 {
 	struct json_writer *w = &b->w;
@@ -416,7 +441,7 @@ static void write_call(struct builder *b, const struct item *it)
 	jw_kcstr(w, "type", "function");
 	jw_key(w, "function");
 	jw_object(w);
-	jw_kstr(w, "name", it->call.name);
+	write_name(b, it->call.name);
 	write_arguments(w, it->call.arguments);
 	jw_end(w);
 	if (json_is(extra, JSON_OBJECT))

@@ -516,7 +516,7 @@ static int add_piece(struct provider_parser *p, const struct piece *f)
 {
 	struct chat_call *c;
 
-	if (p->ended)
+	if (p->ended || (!f->id.n && !f->name.n && !f->arguments.n && !f->extra))
 		return 0;
 	c = call_for(p, f);
 	if (!c)
@@ -626,6 +626,16 @@ static void read_usage(struct provider_parser *p, const struct json *u)
 		out->output = out->reasoning;
 }
 
+static int begin(struct provider_parser *p, const struct json *root)
+{
+	struct stream_event ev = {.type = STREAM_BEGIN,
+	        .id = json_str(json_get(root, "id")),
+	        .model = json_str(json_get(root, "model"))};
+
+	p->begun = true;
+	return emit(p, &ev);
+}
+
 /* What ended the reply: for calls their presence counts, whatever the server calls it. */
 static enum finish finish_of(const struct provider_parser *p, struct str reason)
 {
@@ -639,7 +649,10 @@ static enum finish finish_of(const struct provider_parser *p, struct str reason)
 static int finish(struct provider_parser *p)
 {
 	struct stream_event ev = {.type = STREAM_END};
-	int r = pump(p, true);
+	int r = p->begun ? 0 : begin(p, NULL);
+
+	if (r == 0)
+		r = pump(p, true);
 
 	if (r < 0 || p->ended)
 		return r;
@@ -669,7 +682,8 @@ static bool is_error(const struct json *root)
 	return str_is(json_str(json_get(root, "object")), "error");
 }
 
-static int read_choice(struct provider_parser *p, const struct json *choice)
+/* failing: the chunk holds an error beside the choice, which says more than the finish_reason. */
+static int read_choice(struct provider_parser *p, const struct json *choice, bool failing)
 {
 	const struct json *delta = json_get(choice, "delta");
 	struct str reason = json_str(json_get(choice, "finish_reason"));
@@ -684,27 +698,17 @@ static int read_choice(struct provider_parser *p, const struct json *choice)
 		r = add_text(p, PART_REFUSAL, json_str(json_get(delta, "refusal")));
 	if (r == 0)
 		r = read_calls(p, delta);
-	if (r < 0 || p->ended)
+	if (r < 0 || p->ended || failing)
 		return r;
 	if (is_error(choice))
 		return fail_json(p, choice);
 	if (str_is(reason, "error") || str_is(reason, "insufficient_system_resource"))
 		return fail_text(p, "the provider gave up in the middle of its answer");
-	if (reason.n) {
+	if (reason.n && !str_is(reason, "null")) {
 		p->finish_seen = true;
 		p->finish = finish_of(p, reason);
 	}
 	return 0;
-}
-
-static int begin(struct provider_parser *p, const struct json *root)
-{
-	struct stream_event ev = {.type = STREAM_BEGIN,
-	        .id = json_str(json_get(root, "id")),
-	        .model = json_str(json_get(root, "model"))};
-
-	p->begun = true;
-	return emit(p, &ev);
 }
 
 static int read_chunk(struct provider_parser *p, const struct json *root)
@@ -712,7 +716,8 @@ static int read_chunk(struct provider_parser *p, const struct json *root)
 	const struct json *choices = json_get(root, "choices");
 	int r = 0;
 
-	if (!p->begun && (json_is(choices, JSON_ARRAY) || json_get(root, "id")))
+	/* A first chunk may hold nothing but metadata of a proxy. */
+	if (!p->begun && (json_count(choices) || json_str(json_get(root, "id")).n))
 		r = begin(p, root);
 	if (r < 0)
 		return r;
@@ -723,7 +728,7 @@ static int read_chunk(struct provider_parser *p, const struct json *root)
 
 		if (json_i64(json_get(c, "index"), &index) && index != 0)
 			continue; /* n > 1 is never asked for */
-		r = read_choice(p, c);
+		r = read_choice(p, c, is_error(root));
 	}
 	return r < 0 ? r : pump(p, false);
 }
@@ -734,6 +739,7 @@ static bool read_json(struct provider_parser *p, struct str text, bool named_err
 {
 	struct json_doc *doc _cleanup_json_ = NULL;
 	const struct json *root;
+	bool failed;
 
 	if (json_parse(text, TREE_MAX, &doc, NULL) < 0)
 		return false;
@@ -743,11 +749,10 @@ static bool read_json(struct provider_parser *p, struct str text, bool named_err
 	if (!json_is(root, JSON_OBJECT))
 		return false;
 	p->good++;
-	if (is_error(root) || (named_error && !json_get(root, "choices")))
-		*ret = json_get(root, "choices") && !p->ended ? read_chunk(p, root) : 0;
-	else
-		*ret = read_chunk(p, root);
-	if (*ret == 0 && !p->ended && (is_error(root) || named_error))
+	failed = is_error(root) ||
+	         (!json_get(root, "choices") && (named_error || p->mode == MODE_JSON));
+	*ret = json_get(root, "choices") || !failed ? read_chunk(p, root) : 0;
+	if (*ret == 0 && failed && !p->ended)
 		*ret = fail_json(p, root);
 	return true;
 }

@@ -1,0 +1,28 @@
+/* Conversations for tests, from JSON: see the cases in tests/cases/chat-build. */
+#ifndef BRIG_TESTS_PROVIDER_LOAD_H
+#define BRIG_TESTS_PROVIDER_LOAD_H
+
+#include "util.h"
+
+struct loaded {
+	char *text;
+	struct json_doc *doc;
+	struct conversation *c;
+	struct config_provider config;
+	struct provider_target target;
+	struct upstream_call call;
+	struct provider_call pc;
+	char base_url[256], api_key[64], model[128];
+};
+
+/* Opens "sealed:BYTES", and only that. */
+bool load_open(void *ctx, const struct provider_target *t, struct str sealed, struct buf *out);
+/* Only the first n_items items (SIZE_MAX: all). */
+void load_text(struct loaded *l, const char *text, size_t n_items);
+void load_file(struct loaded *l, const char *path, size_t n_items);
+void load_free(struct loaded *l);
+
+/* A server tool whose words do not change with src/tool. */
+extern const struct tool load_tool;
+
+#endif
