@@ -70,6 +70,63 @@ int container_spec_fill(struct gateway *g, const struct config_key *key, struct 
 	return found;
 }
 
+/* ---- environments ---- */
+
+static bool env_name_good(struct str name)
+{
+	return name.n > 0 && name.n <= 256 && !(name.p[0] >= '0' && name.p[0] <= '9') &&
+	       str_in_set(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+}
+
+int env_read(
+        const struct json *env, struct arena *a, struct str *vars, size_t *n, struct error *err)
+{
+	for (const struct json *v = json_first(env); v != NULL; v = json_next(v)) {
+		struct str name = json_key(v), value = json_str(v);
+		char *text;
+
+		if (!env_name_good(name))
+			return error_param(err, ERR_INVALID, "env",
+			        "A variable's name must be letters, digits and _ and not begin "
+			        "with a digit.");
+		if (value.n > 0 && memchr(value.p, 0, value.n) != NULL)
+			return error_param(
+			        err, ERR_INVALID, "env", "A variable's value holds a NUL.");
+		text = arena_alloc(a, name.n + 1 + value.n + 1);
+		if (text == NULL)
+			return error_param(err, ERR_INVALID, "env", "The variables are too large.");
+		memcpy(text, name.p, name.n);
+		text[name.n] = '=';
+		memcpy(text + name.n + 1, value.p, value.n);
+		vars[(*n)++] = (struct str){text, name.n + 1 + value.n};
+	}
+	return 0;
+}
+
+size_t container_env(const struct store_container *row, struct arena *a, struct str *vars)
+{
+	_cleanup_json_ struct json_doc *doc = NULL;
+	size_t n = 0;
+
+	/* What was checked when the row was made. */
+	if (row->env != NULL && json_parse(str_of(row->env), (size_t)16 << 20, &doc, NULL) == 0)
+		env_read(json_root(doc), a, vars, &n, NULL);
+	return n;
+}
+
+/* Refuses an environment when a container is made rather than at every command. */
+static void check_env(struct fields *f, const struct json *env)
+{
+	struct str vars[STORE_ENV_MAX];
+	struct arena *a = arena_new((size_t)1 << 20);
+	struct error err;
+	size_t n = 0;
+
+	if (env != NULL && env_read(env, a, vars, &n, &err) < 0)
+		fields_fail(f, "env", "%s", err.text);
+	arena_free(a);
+}
+
 int container_touch(
         struct gateway *g, const struct config_key *key, struct str id, struct error *err)
 {
@@ -509,7 +566,10 @@ void containers_create(struct request *r)
 	fields_str(&f, "image", 64, &image);
 	if (image.p != NULL && !str_is(image, c->container.image))
 		fields_fail(&f, "image", "There is no such image on this server.");
-	j->row.env = raw_copy(fields_map(&f, "env", STORE_ENV_MAX));
+	const struct json *env = fields_map(&f, "env", STORE_ENV_MAX);
+
+	check_env(&f, env);
+	j->row.env = raw_copy(env);
 	j->row.metadata = raw_copy(fields_map(&f, "metadata", 16));
 	j->explicit_limits = json_get(f.root, "memory") != NULL ||
 	                     json_get(f.root, "memory_limit") != NULL ||

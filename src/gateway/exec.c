@@ -107,7 +107,7 @@ void exec_destroy(struct exec *e)
 	free(e->ring[1].bytes);
 	free(e->commands);
 	free(e->env);
-	buf_free(&e->memory);
+	arena_free(e->memory);
 	if (e->keepalive != NULL)
 		event_free(e->keepalive);
 	if (e->expire != NULL)

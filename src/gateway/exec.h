@@ -35,7 +35,7 @@ struct exec {
 	char id[65];
 	char container[41];
 	/* What to run: strings in `memory`. */
-	struct buf memory;
+	struct arena *memory;
 	struct str *commands; /* shell scripts, one after the other; or one NULL-free argv */
 	size_t n_commands;
 	bool is_argv;

@@ -379,21 +379,14 @@ static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 static const char *const exec_fields[] = {"commands", "argv", "cwd", "env", "user", "stdin",
         "timeout_ms", "max_output_length", "stream", "detach", "exec_id", "encoding", NULL};
 
-/* Copies a string into the exec's own memory. The buffer may move, so offsets are kept until all is
- * in. */
-static struct str keep(struct exec *e, struct str s)
+/* Copies a string into the exec's own memory. */
+static struct str keep(struct exec *e, struct fields *f, struct str s)
 {
-	size_t at = e->memory.len;
+	const char *p = arena_strndup(e->memory, s.p, s.n);
 
-	buf_append(&e->memory, s.p, s.n);
-	buf_putc(&e->memory, 0);
-	return (struct str){(const char *)(uintptr_t)(at + 1), s.n};
-}
-
-static void keep_resolve(const struct exec *e, struct str *s)
-{
-	if (s->p != NULL)
-		s->p = e->memory.data + ((uintptr_t)s->p - 1);
+	if (p == NULL)
+		fields_fail(f, "", "The request is too large.");
+	return (struct str){p != NULL ? p : "", p != NULL ? s.n : 0};
 }
 
 static void read_command(struct exec *e, struct fields *f)
@@ -414,35 +407,7 @@ static void read_command(struct exec *e, struct fields *f)
 	e->is_argv = argv != NULL;
 	e->commands = mem_array(json_count(list), sizeof(*e->commands));
 	for (const struct json *v = json_first(list); v != NULL; v = json_next(v))
-		e->commands[e->n_commands++] = keep(e, json_str(v));
-}
-
-static bool env_name_good(struct str name)
-{
-	return name.n > 0 && name.n <= 256 && !(name.p[0] >= '0' && name.p[0] <= '9') &&
-	       str_in_set(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
-}
-
-/* Adds an object's variables; path is for messages. */
-static void read_env(struct exec *e, struct fields *f, const struct json *env)
-{
-	for (const struct json *v = json_first(env); v != NULL; v = json_next(v)) {
-		struct str name = json_key(v), value = json_str(v);
-		size_t at = e->memory.len;
-
-		if (!env_name_good(name)) {
-			fields_fail(f, "env",
-			        "A variable's name must be letters, digits and _ and not begin "
-			        "with a digit.");
-			return;
-		}
-		buf_append(&e->memory, name.p, name.n);
-		buf_putc(&e->memory, '=');
-		buf_append(&e->memory, value.p, value.n);
-		buf_putc(&e->memory, 0);
-		e->env[e->n_env++] =
-		        (struct str){(const char *)(uintptr_t)(at + 1), name.n + 1 + value.n};
-	}
+		e->commands[e->n_commands++] = keep(e, f, json_str(v));
 }
 
 static void read_id(struct exec *e, struct fields *f)
@@ -456,6 +421,20 @@ static void read_id(struct exec *e, struct fields *f)
 		fields_fail(f, "exec_id", "exec_id must be 1 to 64 of [A-Za-z0-9_-].");
 	else
 		str_copy(e->id, sizeof(e->id), id);
+}
+
+/* The container's own variables first: the request's win. */
+static void read_env(struct exec *e, struct fields *f, const struct json *env)
+{
+	struct store_container row = {0};
+	struct error err;
+
+	e->env = mem_array(json_count(env) + STORE_ENV_MAX, sizeof(*e->env));
+	if (container_row_get(e->g, e->key, str_of(e->container), &row))
+		e->n_env = container_env(&row, e->memory, e->env);
+	store_container_clear(&row);
+	if (env_read(env, e->memory, e->env, &e->n_env, &err) < 0)
+		fields_fail(f, "env", "%s", err.text);
 }
 
 static void read_rest(struct exec *e, struct fields *f)
@@ -482,38 +461,12 @@ static void read_rest(struct exec *e, struct fields *f)
 	e->timeout_ms = (uint32_t)timeout;
 	e->output_chars = chars > l->max_output_chars ? l->max_output_chars : (uint32_t)chars;
 	if (e->cwd.p != NULL)
-		e->cwd = keep(e, e->cwd);
+		e->cwd = keep(e, f, e->cwd);
 	if (e->user.p != NULL)
-		e->user = keep(e, e->user);
+		e->user = keep(e, f, e->user);
 	if (s.p != NULL)
-		e->stdin_data = keep(e, s);
-	e->env = mem_array(json_count(env) + STORE_ENV_MAX + 1, sizeof(*e->env));
-	struct store_container row = {0};
-
-	/* The container's own variables first: the request's win. */
-	if (container_row_get(e->g, e->key, str_of(e->container), &row) && row.env != NULL) {
-		struct json_doc *doc = NULL;
-
-		if (json_parse(str_of(row.env), (size_t)16 << 20, &doc, NULL) == 0)
-			read_env(e, f, json_root(doc));
-		json_doc_free(doc);
-	}
-	store_container_clear(&row);
-	if (env != NULL)
-		read_env(e, f, env);
-	if (buf_error(&e->memory) < 0)
-		fields_fail(f, "commands", "The request is too large.");
-}
-
-static void resolve_all(struct exec *e)
-{
-	for (size_t i = 0; i < e->n_commands; i++)
-		keep_resolve(e, &e->commands[i]);
-	for (size_t i = 0; i < e->n_env; i++)
-		keep_resolve(e, &e->env[i]);
-	keep_resolve(e, &e->cwd);
-	keep_resolve(e, &e->user);
-	keep_resolve(e, &e->stdin_data);
+		e->stdin_data = keep(e, f, s);
+	read_env(e, f, env);
 }
 
 static struct exec *exec_new(struct request *r)
@@ -523,7 +476,7 @@ static struct exec *exec_new(struct request *r)
 	e->g = r->g;
 	e->key = r->key;
 	str_copy(e->container, sizeof(e->container), r->params[0]);
-	buf_init(&e->memory, (size_t)8 << 20);
+	e->memory = arena_new((size_t)8 << 20);
 	e->next = r->g->execs;
 	e->link = &r->g->execs;
 	if (e->next != NULL)
@@ -608,7 +561,6 @@ void exec_create(struct request *r)
 	}
 	read_command(e, &f);
 	read_rest(e, &f);
-	resolve_all(e);
 	fields_close(&f);
 	if (f.failed) {
 		exec_destroy(e);

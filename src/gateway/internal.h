@@ -101,6 +101,14 @@ bool container_row_get(struct gateway *g, const struct config_key *key, struct s
  * the defaults. 1 when there was a row, 0 when not. */
 int container_spec_fill(struct gateway *g, const struct config_key *key, struct str id,
         struct container_spec *spec, struct store_container *ret_row);
+/*
+ * Environments: NAME=VALUE strings in the arena, appended to vars at *n. env: an object of string
+ * values (NULL: empty); vars must have room for all of it.
+ */
+int env_read(
+        const struct json *env, struct arena *a, struct str *vars, size_t *n, struct error *err);
+/* The variables of a container's own; vars has room for STORE_ENV_MAX. Returns how many. */
+size_t container_env(const struct store_container *row, struct arena *a, struct str *vars);
 void command_output_write(struct json_writer *w, const struct command_output *o); /* exec_http.c */
 
 /* ---- forward.c ---- */

@@ -191,9 +191,14 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 
 static void run_claim(struct turn_run *t)
 {
+	struct arena *a = t->request.conversation->arena;
+	struct store_container row;
 	struct container_spec spec;
 
-	container_spec_fill(t->g, t->key, str_of(t->request.container_id), &spec, NULL);
+	container_spec_fill(t->g, t->key, str_of(t->request.container_id), &spec, &row);
+	t->run.env = arena_alloc(a, STORE_ENV_MAX * sizeof(*t->run.env));
+	t->run.n_env = t->run.env != NULL ? container_env(&row, a, t->run.env) : 0;
+	store_container_clear(&row);
 	t->run.claiming = true;
 	t->run.hold = container_claim(t->g->containers, &spec, on_claimed, t);
 }

@@ -19,11 +19,11 @@ struct upstream {
 	struct provider_parser *parser;
 	struct upstream_call call;
 	unsigned serial; /* another number: another call, or none */
-	size_t target; /* index in the route */
-	int status;    /* 0: no head yet */
-	bool begun;    /* an event reached the turn: no other target may be tried */
-	bool paused;   /* the turn wants it */
-	bool stands;   /* it is paused now */
+	size_t target;   /* index in the route */
+	int status;      /* 0: no head yet */
+	bool begun;      /* an event reached the turn: no other target may be tried */
+	bool paused;     /* the turn wants it */
+	bool stands;     /* it is paused now */
 	char retry_after[64];
 	struct buf error_body;
 };
@@ -92,6 +92,12 @@ void upstream_pause(struct turn_run *t, bool paused);
 void upstream_apply_pause(struct turn_run *t); /* after t->blocked changed */
 void upstream_cancel(
         struct turn_run *t); /* also frees what is left; may be called when nothing runs */
+
+/* callids.c */
+void callids_keep(struct turn_run *t,
+        const struct item *call); /* a call is about to be shown to the client */
+bool callids_needed(const struct conversation *c);
+void callids_resolve(struct turn_run *t); /* on a pool thread */
 
 void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes);
 void run_pause(struct turn_run *t, bool paused);

@@ -280,6 +280,8 @@ static void emit(struct turn_run *t, const struct turn_output *o)
 	struct turn_totals totals;
 
 	turn_totals(t->turn, clock_mono_ms(), &totals);
+	if (o->type == OUT_TOOL_BEGIN || o->type == OUT_ITEM_END)
+		callids_keep(t, o->item);
 	if (o->type == OUT_END) {
 		t->ended = true;
 		if (o->error != NULL)
@@ -456,6 +458,31 @@ static void turn_begin(struct turn_run *t)
 	feed_plain(t, TURN_START);
 }
 
+static void resolve_work(void *arg)
+{
+	callids_resolve(arg);
+}
+
+static void resolve_done(void *arg)
+{
+	struct turn_run *t = arg;
+
+	t->storing = false;
+	if (t->x == NULL)
+		refuse(t, &t->parse_error);
+	else
+		turn_begin(t);
+}
+
+static void resolve_begin(struct turn_run *t)
+{
+	t->storing = true;
+	if (pool_run(t->g->pool, resolve_work, resolve_done, t))
+		return;
+	t->storing = false;
+	turn_begin(t); /* without the rows: the public ids go upstream */
+}
+
 static void parse_work(void *arg)
 {
 	struct turn_run *t = arg;
@@ -473,6 +500,8 @@ static void parse_done(void *arg)
 		refuse(t, &t->parse_error);
 	else if (t->x == NULL)
 		refuse(t, &t->parse_error); /* nobody waits: only free it */
+	else if (callids_needed(t->request.conversation))
+		resolve_begin(t);
 	else
 		turn_begin(t);
 }
