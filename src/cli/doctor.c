@@ -32,7 +32,7 @@ static void print_rows(const struct sup_check *rows, int n, const char *capabili
 	int i;
 
 	for (i = 0; i < n; i++)
-		printf("%-8s %-24s %s\n",
+		printf("%-8s %-36s %s\n",
 		        rows[i].present    ? "ok"
 		        : rows[i].required ? "MISSING"
 		                           : "absent",

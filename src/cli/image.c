@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/id.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
@@ -71,8 +72,49 @@ static int run_recipe(const char *out, struct error *err)
 	return 0;
 }
 
-/* Makes the image under the folder's lock; `again`: also where it is there. */
-static int image_make(const char *data, bool again, struct error *err)
+/* Which recipe the image was made with: a line in base.recipe beside it. */
+static void recipe_hash(char hex[65])
+{
+	uint8_t hash[32];
+
+	id_sha256((struct str){make_image, sizeof(make_image) - 1}, hash);
+	id_hex(hash, sizeof(hash), hex);
+}
+
+static void recipe_note(int folder)
+{
+	char hex[65];
+	int fd;
+
+	recipe_hash(hex);
+	fd = openat(
+	        folder, "base.recipe", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	/* A note that is not there, or half there, only makes the next `--needed` build again. */
+	if (fd >= 0 && write(fd, hex, 64) < 0)
+		unlinkat(folder, "base.recipe", 0);
+	if (fd >= 0)
+		close(fd);
+}
+
+static bool recipe_same(int folder)
+{
+	char hex[65], have[65] = "";
+	ssize_t n;
+	int fd;
+
+	recipe_hash(hex);
+	fd = openat(folder, "base.recipe", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, have, 64);
+	if (fd >= 0)
+		close(fd);
+	return n == 64 && strcmp(hex, have) == 0;
+}
+
+enum when { WHEN_MISSING, WHEN_NEEDED, WHEN_ALWAYS };
+
+/* Makes the image under the folder's lock: where there is none, or none of this recipe, or in any
+ * case. */
+static int image_make(const char *data, enum when when, struct error *err)
 {
 	char folder[PATH_SIZE], out[PATH_SIZE + 16];
 	struct stat st;
@@ -88,8 +130,12 @@ static int image_make(const char *data, bool again, struct error *err)
 		if (flock(fd, LOCK_EX) < 0)
 			r = error_errno(err, errno, "%s", folder);
 	}
-	if (r == 0 && (again || stat(out, &st) < 0))
+	if (r == 0 && (when == WHEN_ALWAYS || stat(out, &st) < 0 ||
+	                      (when == WHEN_NEEDED && !recipe_same(fd)))) {
 		r = run_recipe(out, err);
+		if (r == 0)
+			recipe_note(fd);
+	}
 	close(fd);
 	return r;
 }
@@ -103,7 +149,7 @@ int image_ensure(const char *data, struct error *err)
 	if (stat(out, &st) == 0)
 		return 0;
 	fputs("brig: no base image yet; making it, once\n", stderr);
-	return image_make(data, false, err);
+	return image_make(data, WHEN_MISSING, err);
 }
 
 static int make_folder(const char *data, struct error *err)
@@ -176,13 +222,15 @@ static int image_list(const char *data, bool json, struct error *err)
 int cli_image(int argc, char **argv)
 {
 	const char *data = NULL, *what;
-	bool json = false;
+	bool json = false, needed = false;
 	const struct cli_flag flags[] = {
 	        {"--data", "DIR", "the data folder (/var/lib/brig)", &data, NULL},
+	        {"--needed", NULL, "build only where there is none of this version's recipe", NULL,
+	                &needed},
 	        {"--json", NULL, "list as JSON", NULL, &json},
 	};
 	const struct cli_usage usage = {
-	        .line = "brig image [--data DIR] [--json] build|list",
+	        .line = "brig image [--data DIR] build [--needed] | list [--json]",
 	        .about = "build makes the base image anew (Debian 12; needs root, mmdebstrap and "
 	                 "erofs-utils); a running\n"
 	                 "server uses it after its next start. list says which images there are.\n",
@@ -214,7 +262,7 @@ int cli_image(int argc, char **argv)
 	} else if (strcmp(what, "build") == 0) {
 		r = make_folder(folder, &err);
 		if (r == 0)
-			r = image_make(folder, true, &err);
+			r = image_make(folder, needed ? WHEN_NEEDED : WHEN_ALWAYS, &err);
 	} else {
 		return cli_wrong(&usage, "image needs one of build, list");
 	}

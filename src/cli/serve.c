@@ -107,11 +107,11 @@ static int prepare_gateways(struct server *s, struct error *err)
 	if (s->spawn.exe < 0 || s->spawn.settings < 0 || pipe2(ready, O_CLOEXEC) < 0)
 		return error_errno(err, errno, "preparing the gateways");
 	s->spawn.ready = ready[1];
+	/* ready[0] stays open: a gateway that is started again finds a reader for its byte too. */
 	r = spawn_listen(&s->spawn, err);
-	if (r == 0)
-		r = spawn_announcer(&s->spawn, ready[0], s->folder, s->url, s->local_url, err);
-	close(ready[0]);
-	return r;
+	if (r < 0)
+		return r;
+	return spawn_announcer(&s->spawn, ready[0], s->folder, s->url, s->local_url, err);
 }
 
 /* A terminal that closed is a wish to stop, as SIGTERM is. */
