@@ -18,6 +18,7 @@
 #include <time.h>
 
 static int made;
+static pid_t running[64]; /* supervisors, for node_teardown */
 
 uint64_t now_ms(void)
 {
@@ -126,15 +127,15 @@ void node_make(struct node *n)
 	for (int i = 0; i < SUP_MAX_GATEWAYS; i++)
 		n->sock[i] = -1;
 	const char *tmp = getenv("TMPDIR");
-	str_format(n->cfg.data, sizeof(n->cfg.data), "%s/brig-test-%d-%d", tmp ? tmp : "/tmp",
-	        (int)getpid(), made++);
+	str_format(n->cfg.data, sizeof(n->cfg.data), "%s/brig-supervisor-test-%d-%d",
+	        tmp ? tmp : "/tmp", (int)getpid(), made++);
 	assert_int_equal(mkdir(n->cfg.data, 0711), 0);
 	make_image(n->cfg.data);
 	str_format(n->cfg.images[0], sizeof(n->cfg.images[0]), "base.erofs");
 	const char *mode = getenv("BRIG_TEST_CGROUPS");
 	n->cfg.cgroups = mode && strcmp(mode, "v1") == 0 ? SUP_CG_FORCE_V1 : SUP_CG_AUTO;
 	/* Two test programs at once must not count each other's processes. */
-	n->cfg.id_base = 2500000000u + (uint32_t)(getpid() % 97) * 8 * 65536;
+	n->cfg.id_base = 2500000000u + (uint32_t)((getpid() + 31 * made) % 1021) * 8 * 65536;
 	n->cfg.n_leases = 6;
 	n->cfg.gateways = 1;
 	n->cfg.live = 6;
@@ -214,6 +215,29 @@ static void node_fork(struct node *n)
 	if (n->door >= 0)
 		close(n->door);
 	n->door = pair[0];
+	for (int i = 0; i < 64; i++)
+		if (running[i] == 0) {
+			running[i] = n->pid;
+			break;
+		}
+}
+
+static void forget(pid_t pid)
+{
+	for (int i = 0; i < 64; i++)
+		if (running[i] == pid)
+			running[i] = 0;
+}
+
+int node_teardown(void **state)
+{
+	for (int i = 0; i < 64; i++)
+		if (running[i]) {
+			kill(running[i], SIGKILL);
+			waitpid(running[i], NULL, 0);
+			running[i] = 0;
+		}
+	return 0;
 }
 
 void node_take_gateway(struct node *n)
@@ -239,7 +263,7 @@ void node_start(struct node *n)
 		node_take_gateway(n);
 }
 
-static int node_wait(struct node *n)
+int node_wait(struct node *n)
 {
 	int status;
 	uint64_t end = now_ms() + 40000;
@@ -248,6 +272,7 @@ static int node_wait(struct node *n)
 			fail_msg("the supervisor does not end");
 		sleep_ms(2);
 	}
+	forget(n->pid);
 	n->pid = 0;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
@@ -351,19 +376,21 @@ static void each_process(const struct node *n, bool (*call)(void *ctx, pid_t pid
 	struct dirent *e;
 	while ((e = readdir(dir))) {
 		char path[64];
-		struct stat st;
 		int pid = atoi(e->d_name); /* 0 for what is no number */
 		str_format(path, sizeof(path), "/proc/%d/status", pid);
 		FILE *f = pid > 0 ? fopen(path, "r") : NULL;
 		if (!f)
 			continue;
-		char line[256];
+		char line[256], run = ' ';
 		unsigned int uid = 0;
-		while (fgets(line, sizeof(line), f))
+		while (fgets(line, sizeof(line), f)) {
+			sscanf(line, "State: %c", &run);
 			if (sscanf(line, "Uid: %u", &uid) == 1)
 				break;
+		}
 		fclose(f);
-		(void)st;
+		if (run == 'Z') /* a dead supervisor's children are for the system's init to reap */
+			continue;
 		if (uid >= low && uid < high && !call(ctx, pid))
 			break;
 	}

@@ -44,6 +44,8 @@ void node_start(struct node *n);        /* until all gateways are there */
 int node_start_fails(struct node *n);   /* expects it to end by itself; n->error says why */
 int node_stop(struct node *n);          /* SIGTERM, and waits; returns its exit code */
 void node_kill(struct node *n);         /* SIGKILL, and waits */
+int node_wait(struct node *n);          /* until it ends by itself; returns its exit code */
+int node_teardown(void **state);        /* after a test that failed: ends what still runs */
 void node_take_gateway(struct node *n); /* waits for one more to be started, at whatever index */
 void node_remove(struct node *n);       /* stops if need be and removes the data folder */
 /* Fails where a mount, cgroup, loop device or process of the node is left on the host. */
