@@ -17,7 +17,7 @@ static void exec_next(struct exec *e);
 
 /* ---- rings ---- */
 
-static void ring_write(struct ring *r, const char *data, size_t n)
+void ring_write(struct ring *r, const char *data, size_t n)
 {
 	if (n > EXEC_RING) {
 		r->end += n - EXEC_RING;

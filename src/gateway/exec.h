@@ -73,6 +73,7 @@ void exec_begin(struct exec *e);
 void exec_cancel(struct exec *e);  /* kills; the end comes by itself */
 void exec_destroy(struct exec *e); /* at once, in any state */
 void exec_let_go(struct exec *e);  /* the exchange has gone: an exec that is not detached ends */
+void ring_write(struct ring *r, const char *data, size_t n);
 void ring_read(const struct ring *r, uint64_t *offset, struct buf *out, size_t max);
 
 /* exec_http.c: called by exec.c when something happened */

@@ -58,6 +58,8 @@ struct turn_run {
 	char seed[48]; /* random: the request's own container id comes from it */
 	struct route route;
 	struct upstream up;
+	struct provider_parser *parsing; /* is on the stack: not to be closed before it returns */
+	bool parser_over;                /* its call has ended meanwhile */
 	struct run run;
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */

@@ -81,13 +81,24 @@ static void on_head(void *ctx, struct http_fetch *f, int status)
 	buf_init(&t->up.error_body, MAX_ERROR_BODY);
 }
 
+/* A call that was ended by one of its own events: its parser is off the stack now. */
+static void parsing_end(struct turn_run *t, const struct provider *p)
+{
+	if (t->parser_over)
+		p->close(t->parsing);
+	t->parsing = NULL;
+	t->parser_over = false;
+}
+
 static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
 {
 	struct turn_run *t = ctx;
 	const struct provider *p = t->route.targets[t->up.target].provider;
 
 	if (t->up.parser != NULL) {
+		t->parsing = t->up.parser;
 		p->feed(t->up.parser, data, n, on_event, t);
+		parsing_end(t, p);
 	} else if (t->up.error_body.len + n <= MAX_ERROR_BODY) {
 		buf_append(&t->up.error_body, data, n);
 	}
@@ -103,7 +114,9 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 	if (t->up.parser != NULL) {
 		struct provider_parser *parser = t->up.parser;
 
+		t->parsing = parser;
 		p->end(parser, err, on_event, t);
+		parsing_end(t, p);
 		/* on_event may have begun the next call: only what is still ours is closed. */
 		if (t->up.parser == parser)
 			t->up.parser = p->close(parser);
@@ -220,7 +233,9 @@ void upstream_cancel(struct turn_run *t)
 
 	if (t->up.fetch != NULL)
 		http_fetch_cancel(t->up.fetch);
-	if (t->up.parser != NULL)
+	if (t->up.parser != NULL && t->up.parser == t->parsing)
+		t->parser_over = true; /* we are inside of it: parsing_end() closes it */
+	else if (t->up.parser != NULL)
 		t->route.targets[target].provider->close(t->up.parser);
 	buf_free(&t->up.error_body);
 	t->up = (struct upstream){.paused = paused, .target = target, .serial = serial + 1};
