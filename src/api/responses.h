@@ -69,6 +69,28 @@ int responses_echo_object(struct responses_parser *p, const struct json *object,
 /* `input`, and the replies it cuts into. */
 int responses_items_parse(struct responses_parser *p);
 
+enum { RESPONSES_CALL_ID_MAX = 64 };
+
+/* An item from input[index], or NULL with the error set. */
+struct item *responses_items_add(struct responses_parser *p, enum item_type type, size_t index);
+/* `id` and `status`. */
+int responses_items_head(
+        struct responses_parser *p, const struct json *v, const char *path, struct item *it);
+/* `call_id`, which must be there. */
+int responses_items_call_id(
+        struct responses_parser *p, const struct json *v, const char *path, struct str *ret);
+void responses_items_set_call_id(struct responses_parser *p, struct item *call, struct str id);
+
+/* openrouter:shell, shell_call and shell_call_output. */
+int responses_history_shell(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index);
+int responses_history_call(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index);
+int responses_history_output(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index);
+/* Makes a result say why there is none; status: of the item that has none. */
+void responses_history_no_result(struct item *result, struct str status);
+
 /* ---- the answer ---- */
 
 /* One item of `output`. A call of brig:shell has two. */

@@ -443,6 +443,7 @@ static int choose_container(struct responses_parser *p, const struct api_request
 	        .request_seed = request_seed,
 	};
 	int rc = param_str(&p->in, p->root, "", "session_id", 0, &hints.session[0]);
+	bool ok = true;
 
 	if (rc || !shell)
 		return rc;
@@ -451,7 +452,8 @@ static int choose_container(struct responses_parser *p, const struct api_request
 	if (shell->environment == SHELL_CONTAINER_REFERENCE)
 		hints.reference = shell->container_id;
 	r->container_named = api_container_choose(&hints, r->container_id);
-	return 0;
+	r->options.container_id = conversation_copy(p->conversation, str_of(r->container_id), &ok);
+	return ok ? 0 : param_fail_memory(&p->in);
 }
 
 static struct turn_options options_of(const struct responses_parser *p, bool stream)
@@ -496,11 +498,12 @@ static int parse_tree(struct responses_parser *p, const struct api_request *in,
 	if (!p->echo)
 		return param_fail_memory(&p->in);
 	rc = parse_fields(p, &r->stream);
-	if (!rc)
-		rc = choose_container(p, in, request_seed, r);
 	if (rc)
 		return rc;
 	r->options = options_of(p, r->stream);
+	rc = choose_container(p, in, request_seed, r);
+	if (rc)
+		return rc;
 	r->shell = p->shell;
 	r->echo = p->echo;
 	return 0;

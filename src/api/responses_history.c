@@ -1,0 +1,314 @@
+/*
+ * What brig's shell gave out and a client sends back: openrouter:shell, shell_call and
+ * shell_call_output. It is history: nothing of it runs again, and a container that is long gone
+ * does not matter. What the model reads of a result is a function of the fields read here.
+ */
+#include "api/responses.h"
+
+#include "base/utf8.h"
+#include "tool/tool.h"
+
+#include <limits.h>
+
+enum { OUTPUTS_MAX = 1000 };
+
+/* The names that outcome.signal and outcome.reason can have are short words. */
+static int parse_word(struct responses_parser *p, const struct json *v, const char *path,
+        const char *key, struct str *ret)
+{
+	int rc = param_str(&p->in, v, path, key, 64, ret);
+
+	if (!rc && ret->p && ret->n == 0)
+		*ret = (struct str){NULL, 0};
+	return rc;
+}
+
+static int parse_outcome(struct responses_parser *p, const struct json *v, const char *path,
+        struct command_output *o)
+{
+	static const char *const types[] = {"exit", "timeout", NULL};
+	int64_t code = 0;
+	struct str type;
+	int rc;
+
+	rc = param_choice(&p->in, v, path, "type", types, &type);
+	if (!rc && !type.p)
+		rc = param_fail_missing(&p->in, path, "type");
+	if (!rc)
+		rc = param_whole(&p->in, v, path, "exit_code", INT_MIN, INT_MAX, NULL, &code);
+	if (!rc)
+		rc = parse_word(p, v, path, "signal", &o->signal);
+	if (!rc)
+		rc = parse_word(p, v, path, "reason", &o->reason);
+	if (rc)
+		return rc;
+	o->outcome = str_is(type, "exit") ? OUTCOME_EXIT : OUTCOME_TIMEOUT;
+	if (o->outcome == OUTCOME_EXIT && json_absent(json_get(v, "exit_code")))
+		return param_fail_missing(&p->in, path, "exit_code");
+	o->exit_code = o->outcome == OUTCOME_EXIT ? (int)code : 0;
+	return 0;
+}
+
+static int parse_cut(struct responses_parser *p, const struct json *v, const char *path,
+        const char *flag, const char *length, bool *ret_cut, uint64_t *ret_chars)
+{
+	int64_t chars = (int64_t)*ret_chars;
+	int cut, rc = param_bool(&p->in, v, path, flag, &cut);
+
+	if (!rc)
+		rc = param_whole(&p->in, v, path, length, 0, INT64_MAX, NULL, &chars);
+	if (rc)
+		return rc;
+	*ret_cut = cut == 1;
+	*ret_chars = (uint64_t)chars;
+	return 0;
+}
+
+static int parse_output(struct responses_parser *p, const struct json *v, const char *path,
+        struct command_output *o)
+{
+	const struct json *outcome;
+	char inner[PARAM_PATH];
+	int rc;
+
+	if (!json_is(v, JSON_OBJECT))
+		return param_fail_type(&p->in, v, path, NULL, "an object");
+	rc = param_need_str(&p->in, v, path, "stdout", &o->out);
+	if (!rc)
+		rc = param_need_str(&p->in, v, path, "stderr", &o->err);
+	if (!rc)
+		rc = param_need_container(&p->in, v, path, "outcome", JSON_OBJECT, &outcome);
+	if (rc)
+		return rc;
+	o->out_chars = utf8_count(o->out.p, o->out.n);
+	o->err_chars = utf8_count(o->err.p, o->err.n);
+	o->done = true;
+	param_join(inner, path, "outcome");
+	rc = parse_outcome(p, outcome, inner, o);
+	if (!rc)
+		rc = parse_cut(p, v, path, "stdout_truncated", "stdout_length", &o->out_truncated,
+		        &o->out_chars);
+	if (!rc)
+		rc = parse_cut(p, v, path, "stderr_truncated", "stderr_length", &o->err_truncated,
+		        &o->err_chars);
+	return rc;
+}
+
+static int parse_outputs(
+        struct responses_parser *p, const struct json *list, const char *path, struct result *r)
+{
+	char inner[PARAM_PATH];
+	size_t n = json_count(list);
+	int rc;
+
+	if (n > OUTPUTS_MAX)
+		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", path, NULL,
+		        "Invalid '%s': at most %d outputs.", path, OUTPUTS_MAX);
+	r->outputs = arena_alloc(p->conversation->arena, (n ? n : 1) * sizeof(*r->outputs));
+	if (!r->outputs)
+		return param_fail_memory(&p->in);
+	for (const struct json *v = json_first(list); v; v = json_next(v)) {
+		param_index(inner, path, r->n_outputs);
+		rc = parse_output(p, v, inner, &r->outputs[r->n_outputs]);
+		if (rc)
+			return rc;
+		r->n_outputs++;
+	}
+	return 0;
+}
+
+/* A container that a replayed item names; the last one in the input is used again. */
+static int note_container(
+        struct responses_parser *p, const struct json *v, const char *path, struct str *ret)
+{
+	int rc = param_str(&p->in, v, path, "container_id", 0, ret);
+
+	if (!rc && ret->p && api_container_id_valid(*ret))
+		p->replayed_container = *ret;
+	return rc;
+}
+
+static int parse_command_list(
+        struct responses_parser *p, const struct json *list, const char *path, struct tool_call *t)
+{
+	char inner[PARAM_PATH];
+	int rc;
+
+	t->commands =
+	        arena_alloc(p->conversation->arena, (json_count(list) + 1) * sizeof(*t->commands));
+	if (!t->commands)
+		return param_fail_memory(&p->in);
+	for (const struct json *v = json_first(list); v; v = json_next(v)) {
+		param_index(inner, path, t->n_commands);
+		if (!json_is(v, JSON_STRING))
+			return param_fail_type(&p->in, v, inner, NULL, "a string");
+		rc = param_keep(&p->in, v, &t->commands[t->n_commands]);
+		if (rc)
+			return rc;
+		t->n_commands++;
+	}
+	return 0;
+}
+
+/* The arguments that an `action` stands for, where the item has no raw ones. */
+static int parse_action(struct responses_parser *p, const struct json *action, const char *path,
+        const struct tool *tool, struct str *ret)
+{
+	struct tool_call t = {0};
+	const struct json *list;
+	char inner[PARAM_PATH];
+	struct buf text;
+	bool ok = true;
+	int rc;
+
+	rc = param_need_container(&p->in, action, path, "commands", JSON_ARRAY, &list);
+	if (!rc)
+		rc = param_whole(&p->in, action, path, "timeout_ms", INT64_MIN, INT64_MAX, NULL,
+		        &t.asked_timeout);
+	if (!rc)
+		rc = param_whole(&p->in, action, path, "max_output_length", INT64_MIN, INT64_MAX,
+		        NULL, &t.asked_output);
+	param_join(inner, path, "commands");
+	if (!rc)
+		rc = parse_command_list(p, list, inner, &t);
+	if (rc)
+		return rc;
+	t.has_timeout = !json_absent(json_get(action, "timeout_ms"));
+	t.has_output = !json_absent(json_get(action, "max_output_length"));
+	buf_init(&text, p->in.body.n * 8 + 4096);
+	rc = tool->write_arguments(&t, &text);
+	if (!rc)
+		*ret = conversation_copy(p->conversation, (struct str){text.data, text.len}, &ok);
+	buf_free(&text);
+	return rc || !ok ? param_fail_memory(&p->in) : 0;
+}
+
+/* A shell's call from an item of either form. */
+static int parse_shell_words(struct responses_parser *p, const struct json *v, const char *path,
+        const struct tool *tool, struct item *it)
+{
+	const struct json *action;
+	char inner[PARAM_PATH];
+	int rc;
+
+	it->call.tool = tool;
+	if (p->shell && p->shell->tool == tool)
+		it->call.entry = p->shell;
+	it->call.name = it->call.entry ? it->call.entry->name : str_of(tool->name);
+	rc = responses_items_head(p, v, path, it);
+	if (!rc)
+		rc = param_str(&p->in, v, path, "arguments", 0, &it->call.arguments);
+	if (!rc)
+		rc = param_container(&p->in, v, path, "action", JSON_OBJECT, &action);
+	if (rc)
+		return rc;
+	if (it->call.arguments.p)
+		return 0;
+	if (!action)
+		return param_fail_missing(&p->in, path, "action");
+	param_join(inner, path, "action");
+	return parse_action(p, action, inner, tool, &it->call.arguments);
+}
+
+/* A result that tells the model why there is none. */
+void responses_history_no_result(struct item *result, struct str status)
+{
+	if (str_is(status, "in_progress"))
+		result->result.error =
+		        STR("This call was interrupted: it is not known how far it came.");
+	else
+		result->result.error = STR("The result of this call was not kept.");
+}
+
+static int parse_shell_result(struct responses_parser *p, const struct json *v, const char *path,
+        const struct tool *tool, struct item *it)
+{
+	const struct json *list;
+	char inner[PARAM_PATH];
+	int rc;
+
+	it->result.tool = tool;
+	rc = note_container(p, v, path, &it->result.container_id);
+	if (!rc)
+		rc = param_str(&p->in, v, path, "error", 0, &it->result.error);
+	if (!rc)
+		rc = param_container(&p->in, v, path, "output", JSON_ARRAY, &list);
+	if (rc)
+		return rc;
+	param_join(inner, path, "output");
+	if (list)
+		rc = parse_outputs(p, list, inner, &it->result);
+	if (!rc && !list && !it->result.error.p)
+		responses_history_no_result(it, it->status);
+	return rc;
+}
+
+int responses_history_shell(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct item *call = responses_items_add(p, ITEM_CALL, index), *result;
+	struct str id;
+	int rc;
+
+	if (!call)
+		return -ERR_NOMEM;
+	rc = parse_shell_words(p, v, path, &tool_shell, call);
+	if (!rc && json_absent(json_get(v, "call_id")) && call->id.n > 0 &&
+	        call->id.n <= RESPONSES_CALL_ID_MAX)
+		id = call->id; /* call_id may be null there */
+	else if (!rc)
+		rc = responses_items_call_id(p, v, path, &id);
+	if (rc)
+		return rc;
+	responses_items_set_call_id(p, call, id);
+	result = responses_items_add(p, ITEM_RESULT, index);
+	if (!result)
+		return -ERR_NOMEM;
+	result->result.public_id = id;
+	result->status = call->status;
+	return parse_shell_result(p, v, path, &tool_shell, result);
+}
+
+int responses_history_call(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct item *it = responses_items_add(p, ITEM_CALL, index);
+	const struct json *environment;
+	char inner[PARAM_PATH];
+	struct str id, ignored;
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	rc = parse_shell_words(p, v, path, &tool_shell, it);
+	if (!rc)
+		rc = responses_items_call_id(p, v, path, &id);
+	if (!rc)
+		rc = param_container(&p->in, v, path, "environment", JSON_OBJECT, &environment);
+	param_join(inner, path, "environment");
+	if (!rc)
+		rc = note_container(p, environment, inner, &ignored);
+	if (!rc)
+		responses_items_set_call_id(p, it, id);
+	return rc;
+}
+
+int responses_history_output(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct item *it = responses_items_add(p, ITEM_RESULT, index);
+	int64_t length = 0;
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	rc = responses_items_head(p, v, path, it);
+	if (!rc)
+		rc = responses_items_call_id(p, v, path, &it->result.public_id);
+	if (!rc)
+		rc = param_whole(&p->in, v, path, "max_output_length", 0, INT64_MAX, NULL, &length);
+	if (rc)
+		return rc;
+	it->result.max_output_length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
+	return parse_shell_result(p, v, path, &tool_shell, it);
+}

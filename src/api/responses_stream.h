@@ -1,0 +1,64 @@
+/* What responses_stream.c (which events) and responses_events.c (their bytes) share. */
+#ifndef BRIG_API_RESPONSES_STREAM_H
+#define BRIG_API_RESPONSES_STREAM_H
+
+#include "api/responses.h"
+
+enum responses_event_kind {
+	EVENT_SNAPSHOT, /* name, with the response object */
+	EVENT_ERROR,
+	EVENT_OBJECT, /* API_WHOLE: the object alone */
+	EVENT_LAST,   /* the stream's own end mark */
+	EVENT_ADDED,
+	EVENT_DONE,
+	EVENT_PART_ADDED,
+	EVENT_PART_DELTA,
+	EVENT_PART_TEXT,
+	EVENT_PART_DONE,
+	EVENT_ARGUMENTS_DELTA,
+	EVENT_ARGUMENTS_DONE,
+	EVENT_COMMAND_ADDED,
+	EVENT_COMMAND_DELTA,
+	EVENT_COMMAND_DONE,
+	EVENT_OUTPUT_DELTA,
+	EVENT_OUTPUT_DONE,
+};
+
+struct responses_event {
+	enum responses_event_kind kind;
+	const char *name;    /* snapshots: "response.created" */
+	bool is_first;       /* a snapshot of how it all began, whenever it is written */
+	uint32_t slot;       /* output_index */
+	uint32_t index;      /* content_index, summary_index or command_index */
+	enum part_type type; /* of a part */
+	bool is_stderr;
+	struct str text;
+};
+
+struct api_stream {
+	enum api_carrier carrier;
+	struct responses_state state;
+	bool begun, ended;
+	struct error error; /* what state.error points to */
+	struct turn_totals totals;
+
+	struct responses_slot *slots; /* the items of `output`, in order */
+	size_t n_slots, cap_slots;
+
+	struct responses_event *queue;
+	size_t n_queue, cap_queue, next_event;
+	char *held; /* the text of the delta that is in the queue */
+
+	/* The event that is being written. */
+	struct ropewriter w;
+	bool in_snapshot;
+	struct responses_state shown; /* by that snapshot */
+	size_t next_slot;
+	int64_t sequence;
+};
+
+/* Begins to write an event into s->w; a snapshot goes on with step() while s->in_snapshot. */
+void responses_events_write(struct api_stream *s, const struct responses_event *e);
+void responses_events_step(struct api_stream *s);
+
+#endif
