@@ -3,7 +3,7 @@
 
 help:
 	@echo 'make run     installs what is needed, builds, starts brig and sends it the two-command request'
-	@echo '             (ONCE=1: stop after the answer)'
+	@echo '             (ONCE=1: stop after the answer; MODEL=provider/name: ask a real model)'
 	@echo 'make test    the same set-up, then every test; ends with one line of counts'
 	@echo 'make bench   measures, beside baselines'
 	@echo 'make build   only builds: build/brig'
@@ -14,7 +14,7 @@ build:
 	@scripts/build
 
 run:
-	@scripts/run
+	@ONCE='$(ONCE)' MODEL='$(MODEL)' scripts/run
 
 test:
 	@scripts/setup test

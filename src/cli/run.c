@@ -25,6 +25,7 @@ enum {
 	MAX_EVENT = 64 * 1024 * 1024, /* exec.done holds what was kept of both streams */
 	EXIT_TIMEOUT = 124,
 	EXIT_OURS = 125, /* brig itself failed, as other runners of commands say it */
+	EXIT_PIPE = 141, /* our reader went away: what SIGPIPE would have made of us */
 };
 
 struct run {
@@ -38,6 +39,7 @@ struct run {
 	struct buf input;
 	bool has_input;
 	int exit_code; /* -1: not known yet */
+	bool unread;   /* nobody reads our output any more */
 	struct error failed;
 };
 
@@ -73,7 +75,7 @@ static int take_outcome(struct run *r, const struct json *outcome)
 	return 0;
 }
 
-static int take_output(const struct json *event, struct error *err)
+static int take_output(struct run *run, const struct json *event, struct error *err)
 {
 	struct str data = json_str(json_get(event, "data"));
 	_cleanup_buf_ struct buf bytes = BUF_INIT(MAX_EVENT);
@@ -91,6 +93,7 @@ static int take_output(const struct json *event, struct error *err)
 		return error_set(err, ERR_PROTOCOL, "the server sent output that is no base64");
 	n -= (data.p[data.n - 1] == '=') + (data.p[data.n - 2] == '=');
 	r = write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, bytes.data, (size_t)n);
+	run->unread = r == -EPIPE;
 	return r < 0 ? error_errno(err, -r, "writing output") : 0;
 }
 
@@ -115,7 +118,7 @@ static int on_event(void *ctx, struct str name, struct str data)
 	event = json_root(doc);
 	type = json_str(json_get(event, "type"));
 	if (str_is(type, "exec.output"))
-		return take_output(event, &r->failed);
+		return take_output(r, event, &r->failed);
 	if (str_is(type, "exec.command_done"))
 		return take_outcome(r, json_get(event, "outcome"));
 	if (str_is(type, "exec.done"))
@@ -280,6 +283,8 @@ static int run_and_clean(struct run *r)
 		return r->exit_code;
 	if (sig)
 		return 128 + sig;
+	if (r->unread)
+		return EXIT_PIPE;
 	cli_fail(&err);
 	return EXIT_OURS;
 }
