@@ -171,6 +171,7 @@ static void quote(struct str s, char *out, size_t size)
 
 	for (size_t i = 0; i < s.n && b.len < QUOTE_MAX * 2;) {
 		struct str w = {s.p + i, 0};
+		bool url = false; /* its query is part of it */
 
 		if ((unsigned char)s.p[i] <= ' ' || s.p[i] == 0x7f) {
 			space = b.len > 0;
@@ -184,10 +185,13 @@ static void quote(struct str s, char *out, size_t size)
 			buf_putc(&b, s.p[i++]);
 			continue;
 		}
-		while (i < s.n && (unsigned char)s.p[i] > ' ' && !is_separator(s.p[i]))
+		while (i < s.n && (unsigned char)s.p[i] > ' ' && (url || !is_separator(s.p[i])) &&
+		        !memchr("\"'<>", s.p[i], 4)) {
+			url |= i >= 2 && w.p <= s.p + i - 2 && memcmp(s.p + i - 2, "://", 3) == 0;
 			i++;
+		}
 		w.n = (size_t)(s.p + i - w.p);
-		if (has_ci(w, "://") || is_ipv4(w) || is_ipv6(w) || is_host_port(w))
+		if (url || is_ipv4(w) || is_ipv6(w) || is_host_port(w))
 			buf_puts(&b, "[address]");
 		else if (is_secret(w))
 			buf_puts(&b, "[hidden]");
