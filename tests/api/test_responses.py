@@ -240,7 +240,7 @@ def test_a_result_without_its_call_is_refused(client, provider):
     model = provider.model()
     error = client.ask(model, [{"type": "function_call_output", "call_id": "call_x", "output": "?"}],
                        expect=400).error
-    assert error["param"] == "input" and not model.requests
+    assert error["param"].startswith("input") and not model.requests
 
 
 def test_arguments_in_pieces_are_joined(client, provider):
