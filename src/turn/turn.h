@@ -5,7 +5,8 @@
  *
  * The caller performs effects in the order they come. Performing may make new events; those are fed
  * after the effects that are there, or later. An event that comes too late (output of a killed command)
- * is ignored. After EFFECT_DONE nothing more comes out.
+ * is ignored. After EFFECT_DONE nothing more comes out. Where effects are taken late, an item may already
+ * be further on than the output that shows it; what the output itself says holds.
  *
  * The turn adds items to the conversation and owns nothing else; the conversation outlives it.
  */

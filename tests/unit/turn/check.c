@@ -176,7 +176,8 @@ static void check_tool_command(struct check *k, const struct turn_output *o)
 	int i;
 
 	assert_ptr_equal(o->item, k->open_tool);
-	assert_int_equal(o->command + 1, o->result->result.n_outputs);
+	assert_in_range(
+	        o->result->result.n_outputs, o->command + 1, k->late ? 100 : o->command + 1);
 	out = &o->result->result.outputs[o->command];
 	assert_true(out->done);
 	for (i = 0; i < 2; i++) {
@@ -246,8 +247,8 @@ static void check_output(struct check *k, const struct turn_output *o)
 	case OUT_TOOL_OUTPUT:
 		assert_ptr_equal(o->item, k->open_tool);
 		assert_true(o->text.n > 0);
-		assert_int_equal(o->command,
-		        o->result->result.n_outputs - (o->result->result.n_outputs > o->command));
+		assert_in_range(
+		        o->result->result.n_outputs, o->command, k->late ? 100 : o->command + 1);
 		buf_append(&k->output[o->is_stderr ? 1 : 0], o->text.p, o->text.n);
 		break;
 	case OUT_TOOL_COMMAND:

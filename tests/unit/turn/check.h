@@ -14,6 +14,7 @@ enum { CHECK_ITEMS_MAX = 4096, CHECK_COMMANDS_MAX = 100 };
 struct check {
 	const struct turn_options *o;
 	struct conversation *c;
+	bool late; /* outputs are taken late: an item may be further on than the output that shows it */
 	bool upstream, upstream_paused;
 	bool tool, tool_paused, tool_killed;
 	bool begun, ended, done, stored, store_asked;

@@ -18,12 +18,16 @@ enum { STEPS = 200000, STEPS_OF_A_TURN = 150, OUTPUT_MAX = 512 };
 
 static struct unit_random rnd = {0x9e3779b97f4a7c15};
 
+/* All effects are taken and watched at once; late, and only what the client sees is watched; late,
+ * unwatched. */
+enum watch { WATCH_ALL, WATCH_OUTPUT, WATCH_NOTHING };
+
 struct world {
 	struct turn_options o;
 	struct conversation *c;
 	struct turn *t;
 	struct check check;
-	bool checked; /* every effect is taken and watched at once */
+	enum watch watch;
 	bool done;
 	uint64_t now_ms, timer_at;
 	bool upstream, tool, storing;
@@ -95,7 +99,7 @@ static void take_effects(struct world *w)
 
 	while (turn_next_effect(w->t, &e)) {
 		assert_false(w->done);
-		if (w->checked)
+		if (w->watch == WATCH_ALL || (w->watch == WATCH_OUTPUT && e.type == EFFECT_EMIT))
 			check_effect(&w->check, &e);
 		for (i = 0; e.type == EFFECT_EMIT && i < e.output.text.n; i++)
 			w->seen += (unsigned char)e.output.text.p[i];
@@ -118,7 +122,7 @@ static void take_effects(struct world *w)
 		w->storing |= e.type == EFFECT_STORE;
 		w->done |= e.type == EFFECT_DONE;
 		/* A slow gateway: it takes some now, and some after the next event. */
-		if (!w->checked && chance(30))
+		if (w->watch != WATCH_ALL && chance(30))
 			return;
 	}
 }
@@ -126,7 +130,7 @@ static void take_effects(struct world *w)
 static void feed(struct world *w, struct turn_event *ev)
 {
 	ev->now_ms = w->now_ms;
-	if (w->checked)
+	if (w->watch == WATCH_ALL)
 		check_event(&w->check, ev);
 	turn_feed(w->t, ev);
 	take_effects(w);
@@ -137,7 +141,8 @@ static void feed(struct world *w, struct turn_event *ev)
 /* A call as a good model makes it. */
 static void feed_whole_call(struct world *w)
 {
-	struct stream_event ev = {.type = STREAM_ITEM_BEGIN, .item_type = ITEM_CALL, .id = some_id()};
+	struct stream_event ev = {
+	        .type = STREAM_ITEM_BEGIN, .item_type = ITEM_CALL, .id = some_id()};
 
 	ev.name = chance(85) ? STR("shell") : some_name();
 	feed(w, &(struct turn_event){.type = TURN_STREAM, .stream = &ev});
@@ -343,12 +348,12 @@ static void add_tool(struct world *w, const char *type, const char *name)
 	w->c->has_server_tool |= entry->tool != NULL;
 }
 
-static void world_begin(struct world *w, size_t memory, bool checked)
+static void world_begin(struct world *w, size_t memory, enum watch watch)
 {
 	static struct str allowed[1];
 
 	memset(w, 0, sizeof(*w));
-	w->checked = checked;
+	w->watch = watch;
 	w->c = conversation_new(memory);
 	w->c->tools = arena_alloc(w->c->arena, 4 * sizeof(*w->c->tools));
 	assert_non_null(w->c->tools);
@@ -374,6 +379,7 @@ static void world_begin(struct world *w, size_t memory, bool checked)
 	};
 	w->t = turn_new(w->c, &w->o);
 	check_init(&w->check, w->c, &w->o);
+	w->check.late = watch != WATCH_ALL;
 }
 
 static void world_end(struct world *w)
@@ -387,7 +393,7 @@ static void world_end(struct world *w)
 	assert_true(w->done);
 	feed(w, &(struct turn_event){.type = TURN_START});
 	feed_stray_tool(w);
-	if (w->checked)
+	if (w->watch == WATCH_ALL)
 		check_end(&w->check);
 	turn_totals(w->t, w->now_ms, &totals);
 	assert_true(totals.tool_calls_executed <= w->o.max_tool_calls);
@@ -398,13 +404,13 @@ static void world_end(struct world *w)
 	conversation_free(w->c);
 }
 
-static void run(size_t steps, size_t memory, bool checked)
+static void run(size_t steps, size_t memory, enum watch watch)
 {
 	struct world w;
 	size_t left = steps, turns = 0, runs = 0, i;
 
 	while (left > 0) {
-		world_begin(&w, memory, checked);
+		world_begin(&w, memory, watch);
 		if (chance(98))
 			feed(&w, &(struct turn_event){.type = TURN_START});
 		for (i = below(STEPS_OF_A_TURN); i > 0 && left > 0 && !w.done; i--, left--)
@@ -421,13 +427,13 @@ static void run(size_t steps, size_t memory, bool checked)
 
 static void every_rule_holds(void **state)
 {
-	run(STEPS, (size_t)16 * 1024 * 1024, true);
+	run(STEPS, (size_t)16 * 1024 * 1024, WATCH_ALL);
 }
 
 /* A gateway that takes effects late: nothing is lost, and no text moves under its feet. */
 static void slow_gateway(void **state)
 {
-	run(STEPS / 4, (size_t)16 * 1024 * 1024, false);
+	run(STEPS / 4, (size_t)16 * 1024 * 1024, WATCH_OUTPUT);
 }
 
 /* A conversation that is full: the turn ends, once, and in order. */
@@ -436,7 +442,7 @@ static void little_memory(void **state)
 	size_t memory;
 
 	for (memory = 2000; memory < 20000; memory += 600)
-		run(STEPS / 100, memory, false);
+		run(STEPS / 100, memory, WATCH_NOTHING);
 }
 
 int main(void)
