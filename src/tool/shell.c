@@ -169,8 +169,10 @@ static int shell_parse(struct arena *a, struct str arguments, const void *settin
 	if (!call)
 		return error_set(err, ERR_NOMEM, "The commands are too large.");
 	r = json_parse(arguments, ARGUMENTS_TREE_MAX + arguments.n, &doc, err);
-	if (r)
+	if (r == -ERR_INVALID)
 		return error_prefix(err, "The arguments are not valid JSON");
+	if (r)
+		return error_set(err, ERR_TOO_LARGE, "The arguments are too large.");
 	root = json_root(doc);
 	if (!json_is(root, JSON_OBJECT))
 		return error_set(err, ERR_INVALID,
