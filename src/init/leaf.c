@@ -25,6 +25,7 @@
 struct leaf {
 	int dir;
 	uint32_t number;
+	bool killed;
 };
 
 static struct {
@@ -104,7 +105,7 @@ static int leaf_make(struct leaf **ret)
 	leaf = malloc(sizeof *leaf);
 	if (!leaf)
 		return -ENOMEM;
-	leaf->number = leaves.next_number++;
+	*leaf = (struct leaf){.number = leaves.next_number++};
 	leaf_name(leaf, name);
 	if (mkdirat(leaves.run, name, 0755) < 0) {
 		rc = -errno;
@@ -123,12 +124,15 @@ static int leaf_make(struct leaf **ret)
 	return 0;
 }
 
-/* An empty leaf becomes a spare one, or goes. */
+/*
+ * An empty leaf becomes a spare one, or goes. One that was killed always goes: Linux 6.18 counts kills in
+ * a group, compares with the count of the parent's group when a child is born in it, and kills the child.
+ */
 static void leaf_retire(struct leaf *leaf)
 {
 	char name[16];
 
-	if (leaves.n_spare < SPARE_MAX) {
+	if (leaves.n_spare < SPARE_MAX && !leaf->killed) {
 		leaves.spare[leaves.n_spare++] = leaf;
 		return;
 	}
@@ -247,8 +251,9 @@ static void kill_v1(const struct leaf *leaf)
 	}
 }
 
-void leaf_kill(const struct leaf *leaf)
+void leaf_kill(struct leaf *leaf)
 {
+	leaf->killed = true;
 	if (leaves.kind == INIT_CG_V1)
 		kill_v1(leaf);
 	else

@@ -38,7 +38,7 @@ pid_t leaf_fork(const struct leaf *leaf);
 int leaf_enter(const struct leaf *leaf);
 
 /* One round of killing all that runs in the leaf; call again until leaf_is_empty(). */
-void leaf_kill(const struct leaf *leaf);
+void leaf_kill(struct leaf *leaf);
 
 bool leaf_is_empty(const struct leaf *leaf);
 
