@@ -11,6 +11,7 @@ A reply is a Reply, or a function of the request that returns one (as the last: 
 is asked more often than it has replies answers 599, which no test expects. What a Reply writes is a list of steps: bytes, Pause, Wait, Reset, Hold.
 Everything runs in daemon threads; nothing here knows brig.
 """
+import gzip
 import json
 import select
 import socket
@@ -147,6 +148,61 @@ def calls(*each, content=None, reasoning=None, usage=(10, 5), finish="tool_calls
     return Reply(steps + ending(finish, usage), **reply)
 
 
+def crlf(reply):
+    """The same stream with CRLF at the end of each line."""
+    return reply.but(lambda b: b.replace(b"\n", b"\r\n"))
+
+
+def cut_after(reply, n):
+    """Only the first n bytes of the stream, then the connection breaks."""
+    return Reply([joined(reply)[:n], Cut()])
+
+
+def joined(reply):
+    return b"".join(s for s in reply.steps if isinstance(s, bytes))
+
+
+def gzipped(reply):
+    """A server that compresses although nobody asked it to."""
+    reply.steps = [gzip.compress(joined(reply), mtime=0)]
+    reply.headers.append(("Content-Encoding", "gzip"))
+    return reply
+
+
+def whole(message, finish="stop", usage=(10, 5)):
+    """A server that ignores `stream`: one JSON object. message: its text, or a whole message object."""
+    message = {"role": "assistant", "content": message} if isinstance(message, str) else message
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "up",
+            "choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage_of(usage)}
+    return Reply([json.dumps(body)], framing="length", content_type="application/json")
+
+
+def thinking(reasoning, content, spelling="reasoning_content", details=None, usage=(10, 5)):
+    """Reasoning (spelled reasoning_content, reasoning, or thinking as Mistral does), then text."""
+    if spelling == "thinking":
+        first = {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}]}
+    else:
+        first = {spelling: reasoning}
+    if details is not None:
+        first["reasoning_details"] = details
+    return Reply([chunk(dict(first, role="assistant")), chunk({"content": content})] + ending("stop", usage))
+
+
+def error_in_stream(message="engine is dead", code=500, after=""):
+    """Status 200, perhaps some text, and then an error object."""
+    steps = [chunk({"role": "assistant", "content": after})] if after else []
+    return Reply(steps + [event({"error": {"message": message, "code": code}})])
+
+
+def bad_gateway():
+    return error(502, b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>")
+
+
+def rate_limited(retry_after=2):
+    return error(429, {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}},
+                 [("Retry-After", str(retry_after))])
+
+
 def error(status, body=None, headers=()):
     body = json.dumps(body).encode() if isinstance(body, (dict, list)) else (body or b"")
     return Reply([body], status=status, headers=headers, framing="length",
@@ -158,6 +214,7 @@ def error(status, body=None, headers=()):
 class Request:
     def __init__(self, method, path, headers, body):
         self.method, self.path, self.headers, self.body = method, path, headers, body
+        self.head = b""  # request line and headers as they came
         self.at = time.monotonic()
         self.closed = threading.Event()  # the peer closed before its answer was whole
         self.closed_at = None
@@ -240,10 +297,12 @@ class Connection:
         return data
 
     def request(self):
-        method, path, _ = self.line().decode("latin-1").split(" ")
+        raw = [self.line()]
+        method, path, _ = raw[0].decode("latin-1").split(" ")
         headers = {}
         while True:
-            line = self.line().decode("latin-1")
+            raw.append(self.line())
+            line = raw[-1].decode("latin-1")
             if not line:
                 break
             name, value = line.split(":", 1)
@@ -260,7 +319,9 @@ class Connection:
                     break
         else:
             body = self.exactly(int(headers.get("content-length", 0)))
-        return Request(method, path, headers, body)
+        request = Request(method, path, headers, body)
+        request.head = b"\r\n".join(raw) + b"\r\n"
+        return request
 
     def peer_closed(self):
         if not select.select([self.sock], [], [], 0)[0]:
