@@ -30,6 +30,23 @@ void openai_chat_error(int status, struct str body, struct str retry_after, stru
 /* The same for an error object inside an answer of status 200: root is the whole JSON value. */
 void openai_chat_error_json(const struct json *root, struct error *ret);
 
+/* Writes the members of a request that come from settings. openai, openrouter: it goes to that
+ * address. */
+int openai_chat_settings_write(struct json_writer *w, const struct settings *s, bool openai,
+        bool openrouter, struct error *err);
+
+/* Takes a usage object (or NULL). Fields that it does not have keep what they had. */
+void openai_chat_usage_read(struct usage *out, const struct json *u);
+
+/* Follows a call's arguments as they come. Begins zeroed. */
+struct openai_chat_args {
+	unsigned depth;
+	bool begun, in_string, escaped;
+	bool whole;  /* the object has ended */
+	bool broken; /* no object, or more came after it: never whole */
+};
+void openai_chat_args_scan(struct openai_chat_args *s, struct str text);
+
 /*
  * Puts pieces of reasoning_details together: consecutive pieces of the same type and index are one
  * entry whose text, summary or data is joined; other members keep their first place and take the

@@ -26,7 +26,6 @@
 #define BODY_MAX    ((size_t)256 << 20)
 #define OPAQUE_MAX  ((size_t)8 << 20)
 #define OPAQUE_TREE ((size_t)16 << 20)
-#define TREE_MAX    ((size_t)64 << 20)
 
 static const char NO_RESULT[] =
         "{\"error\":\"There is no result: the call was interrupted before it finished.\"}";
@@ -629,7 +628,7 @@ static int write_messages(struct builder *b, struct error *err)
 	return 0;
 }
 
-/* ---- tools and settings ---- */
+/* ---- tools ---- */
 
 static void write_tool(struct json_writer *w, const struct tool_entry *t)
 {
@@ -692,90 +691,6 @@ static void write_tools(struct builder *b)
 		jw_kbool(w, "parallel_tool_calls", b->c->settings.parallel_tool_calls != 0);
 }
 
-/* text.format of the Responses API is flat; response_format nests the schema. */
-static int write_response_format(struct builder *b, struct error *err)
-{
-	static const char *const members[] = {"name", "description", "schema", "strict"};
-	struct json_writer *w = &b->w;
-	struct json_doc *doc _cleanup_json_ = NULL;
-	const struct json *f;
-	struct str type;
-	int r;
-
-	if (!b->c->settings.text_format.n)
-		return 0;
-	r = json_parse(b->c->settings.text_format, TREE_MAX, &doc, err);
-	if (r < 0)
-		return r;
-	f = json_root(doc);
-	type = json_str(json_get(f, "type"));
-	if (str_is(type, "text"))
-		return 0;
-	jw_key(w, "response_format");
-	if (!str_is(type, "json_schema") || json_get(f, "json_schema")) {
-		jw_raw(w, json_raw(f));
-		return 0;
-	}
-	jw_object(w);
-	jw_kcstr(w, "type", "json_schema");
-	jw_key(w, "json_schema");
-	jw_object(w);
-	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
-		const struct json *v = json_get(f, members[i]);
-
-		if (!json_absent(v))
-			jw_kraw(w, members[i], json_raw(v));
-	}
-	jw_end(w);
-	jw_end(w);
-	return 0;
-}
-
-static void write_number(struct json_writer *w, const char *key, struct str raw)
-{
-	if (raw.n)
-		jw_kraw(w, key, raw);
-}
-
-static void write_text(struct json_writer *w, const char *key, struct str s)
-{
-	if (s.n)
-		jw_kstr(w, key, s);
-}
-
-/* top_logprobs is not asked for: nothing on the way back carries them. */
-static int write_settings(struct builder *b, struct error *err)
-{
-	const struct settings *s = &b->c->settings;
-	struct json_writer *w = &b->w;
-	int r;
-
-	write_number(w, b->openai ? "max_completion_tokens" : "max_tokens", s->max_output_tokens);
-	write_number(w, "temperature", s->temperature);
-	write_number(w, "top_p", s->top_p);
-	if (!b->openai)
-		write_number(w, "top_k", s->top_k);
-	write_number(w, "presence_penalty", s->presence_penalty);
-	write_number(w, "frequency_penalty", s->frequency_penalty);
-	write_number(w, "seed", s->seed);
-	write_number(w, "stop", s->stop);
-	r = write_response_format(b, err);
-	if (r < 0)
-		return r;
-	write_text(w, "reasoning_effort", s->reasoning_effort);
-	if (b->openai || b->openrouter) {
-		write_text(w, "user", s->user);
-		write_text(w, "prompt_cache_key", s->prompt_cache_key);
-	}
-	if (b->openai) {
-		write_text(w, "safety_identifier", s->safety_identifier);
-		write_text(w, "service_tier", s->service_tier);
-		write_text(w, "verbosity", s->verbosity);
-		write_number(w, "metadata", s->metadata);
-	}
-	return 0;
-}
-
 /* ---- the request ---- */
 
 static char **make_headers(const struct config_provider *p)
@@ -805,7 +720,7 @@ static int write_body(struct builder *b, struct error *err)
 	if (r < 0)
 		return r;
 	write_tools(b);
-	r = write_settings(b, err);
+	r = openai_chat_settings_write(w, &b->c->settings, b->openai, b->openrouter, err);
 	if (r < 0)
 		return r;
 	jw_kbool(w, "stream", true);

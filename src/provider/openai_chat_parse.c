@@ -42,12 +42,6 @@
 /* Not JSON inside a string (a raw line break) and not JSON outside of one. */
 static const char SPOILED[] = "\n<a piece of the stream was unreadable>\n";
 
-/* Follows brackets and strings to see when an object is whole. */
-struct scan {
-	unsigned depth;
-	bool begun, in_string, escaped, whole, broken;
-};
-
 struct reply_item {
 	struct reply_item *next;
 	enum item_type type;
@@ -64,7 +58,7 @@ struct chat_call {
 	int64_t index;
 	struct buf id, name;
 	struct buf extra; /* extra_content, raw */
-	struct scan scan;
+	struct openai_chat_args scan;
 	size_t args_len;
 	struct reply_item *item; /* NULL once it has ended */
 };
@@ -395,40 +389,6 @@ static int read_content(struct provider_parser *p, const struct json *content)
 
 /* ---- calls ---- */
 
-static void scan_text(struct scan *s, struct str text)
-{
-	for (size_t i = 0; i < text.n; i++) {
-		char c = text.p[i];
-
-		if (s->in_string) {
-			if (s->escaped)
-				s->escaped = false;
-			else if (c == '\\')
-				s->escaped = true;
-			else if (c == '"')
-				s->in_string = false;
-			continue;
-		}
-		if (c == ' ' || c == '\t' || c == '\n' || c == '\r')
-			continue;
-		if (s->whole || (!s->begun && c != '{')) {
-			s->broken = true;
-			s->whole = false;
-			return;
-		}
-		s->begun = true;
-		if (c == '"')
-			s->in_string = true;
-		else if (c == '{' || c == '[')
-			s->depth++;
-		else if (c == '}' || c == ']')
-			s->depth--;
-		if (s->broken || s->depth)
-			continue;
-		s->whole = true;
-	}
-}
-
 static int add_arguments(struct provider_parser *p, struct chat_call *c, struct str text)
 {
 	if (!text.n)
@@ -440,7 +400,7 @@ static int add_arguments(struct provider_parser *p, struct chat_call *c, struct 
 	if (text.n > ARGS_MAX - c->args_len)
 		return fail_text(p, "the provider sent a tool call with over 4 MiB of arguments");
 	c->args_len += text.n;
-	scan_text(&c->scan, text);
+	openai_chat_args_scan(&c->scan, text);
 	return append(p, c->item, text);
 }
 
@@ -573,58 +533,7 @@ static int read_calls(struct provider_parser *p, const struct json *delta)
 	return r;
 }
 
-/* ---- usage and finish ---- */
-
-static bool read_count(const struct json *object, const char *key, uint64_t *ret)
-{
-	int64_t v;
-
-	if (!json_i64(json_get(object, key), &v) || v < 0)
-		return false;
-	*ret = (uint64_t)v;
-	return true;
-}
-
-/* Exact where the server wrote a plain decimal; it is for the record only. */
-static void read_cost(struct usage *u, const struct json *cost)
-{
-	double d;
-
-	if (!json_is(cost, JSON_NUMBER))
-		return;
-	if (money_parse(json_raw(cost), &u->cost)) {
-		u->has_cost = true;
-	} else if (json_double(cost, &d) && d >= 0 && d < 1e6) {
-		u->cost = (struct money){.pico = (int64_t)(d * 1e12 + 0.5)};
-		u->has_cost = true;
-	}
-}
-
-static void read_usage(struct provider_parser *p, const struct json *u)
-{
-	struct usage *out = &p->usage;
-	const struct json *in = json_get(u, "prompt_tokens_details");
-	const struct json *od = json_get(u, "completion_tokens_details");
-	uint64_t total;
-
-	if (!json_is(u, JSON_OBJECT))
-		return;
-	out->given |= read_count(u, "prompt_tokens", &out->input);
-	out->given |= read_count(u, "completion_tokens", &out->output);
-	read_count(u, "prompt_cache_hit_tokens", &out->cached); /* DeepSeek */
-	read_count(in, "cached_tokens", &out->cached);
-	read_count(in, "cache_write_tokens", &out->cache_write);
-	read_count(od, "reasoning_tokens", &out->reasoning);
-	read_cost(out, json_get(u, "cost"));
-	/* xAI counts reasoning beside the completion, not within it. */
-	if (read_count(u, "total_tokens", &total) && out->reasoning &&
-	        total == out->input + out->output + out->reasoning)
-		out->output += out->reasoning;
-	if (out->cached > out->input)
-		out->cached = out->input;
-	if (out->reasoning > out->output)
-		out->output = out->reasoning;
-}
+/* ---- finish ---- */
 
 static int begin(struct provider_parser *p, const struct json *root)
 {
@@ -721,8 +630,8 @@ static int read_chunk(struct provider_parser *p, const struct json *root)
 		r = begin(p, root);
 	if (r < 0)
 		return r;
-	read_usage(p, json_get(root, "usage"));
-	read_usage(p, json_get(json_get(root, "x_groq"), "usage"));
+	openai_chat_usage_read(&p->usage, json_get(root, "usage"));
+	openai_chat_usage_read(&p->usage, json_get(json_get(root, "x_groq"), "usage"));
 	for (const struct json *c = json_first(choices); c && r == 0; c = json_next(c)) {
 		int64_t index = 0;
 

@@ -191,7 +191,7 @@ static void test_tool_choice(void **state)
 	says("{\"choice\":{\"name\":\"f\"}," SHELL ONE "}", "name=\"f\"", "args \"{}\"",
 	        "end calls");
 	says("{\"choice\":{\"name\":\"f\"}," SHELL "\"items\":[{\"message\":\"user\",\"parts\":"
-	                                           "\"x\"},{\"call\":{\"id\":\"s0_x\",\"name\":"
+	     "\"x\"},{\"call\":{\"id\":\"s0_x\",\"name\":"
 	     "\"f\",\"arguments\":\"{}\"},\"reply\":0},{\"result\":{\"id\":\"s0_x\",\"parts\":\"F "
 	     "says\"}}]}",
 	        FIRST_LINE, "F says", "end stop");

@@ -1,0 +1,55 @@
+/*
+ * Usage as chat servers report it. Counts become OpenAI's: input holds what was cached, output
+ * holds the reasoning.
+ */
+#include "provider/openai_chat.h"
+
+static bool read_count(const struct json *object, const char *key, uint64_t *ret)
+{
+	int64_t v;
+
+	if (!json_i64(json_get(object, key), &v) || v < 0)
+		return false;
+	*ret = (uint64_t)v;
+	return true;
+}
+
+/* Exact where the server wrote a plain decimal; it is for the record only. */
+static void read_cost(struct usage *u, const struct json *cost)
+{
+	double d;
+
+	if (!json_is(cost, JSON_NUMBER))
+		return;
+	if (money_parse(json_raw(cost), &u->cost)) {
+		u->has_cost = true;
+	} else if (json_double(cost, &d) && d >= 0 && d < 1e6) {
+		u->cost = (struct money){.pico = (int64_t)(d * 1e12 + 0.5)};
+		u->has_cost = true;
+	}
+}
+
+void openai_chat_usage_read(struct usage *out, const struct json *u)
+{
+	const struct json *in = json_get(u, "prompt_tokens_details");
+	const struct json *od = json_get(u, "completion_tokens_details");
+	uint64_t total;
+
+	if (!json_is(u, JSON_OBJECT))
+		return;
+	out->given |= read_count(u, "prompt_tokens", &out->input);
+	out->given |= read_count(u, "completion_tokens", &out->output);
+	read_count(u, "prompt_cache_hit_tokens", &out->cached); /* DeepSeek */
+	read_count(in, "cached_tokens", &out->cached);
+	read_count(in, "cache_write_tokens", &out->cache_write);
+	read_count(od, "reasoning_tokens", &out->reasoning);
+	read_cost(out, json_get(u, "cost"));
+	/* xAI counts reasoning beside the completion, not within it. */
+	if (read_count(u, "total_tokens", &total) && out->reasoning &&
+	        total == out->input + out->output + out->reasoning)
+		out->output += out->reasoning;
+	if (out->cached > out->input)
+		out->cached = out->input;
+	if (out->reasoning > out->output)
+		out->output = out->reasoning;
+}
