@@ -442,7 +442,7 @@ static int choose_container(struct responses_parser *p, const struct api_request
 	        .replayed = p->replayed_container,
 	        .request_seed = request_seed,
 	};
-	int rc = param_str(&p->in, p->root, "", "session_id", 0, &hints.session[0]);
+	int rc = param_str(&p->in, p->root, "", "session_id", 256, &hints.session[0]);
 	bool ok = true;
 
 	if (rc || !shell)
