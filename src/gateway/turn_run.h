@@ -80,7 +80,7 @@ struct turn_run {
 	char model_shown[512];
 	/* Parsing, perhaps on the pool. */
 	const struct api *api;
-	char session[300];
+	char *session; /* the header's value, whole: its end counts */
 	struct api_request in;
 	int parsed;
 	struct error parse_error;

@@ -39,6 +39,7 @@ static void turn_run_free(struct turn_run *t)
 	route_free(&t->route);
 	buf_free(&t->out);
 	free(t->in.body);
+	free(t->session);
 	if (t->timer != NULL)
 		event_free(t->timer);
 	if (t->keepalive != NULL)
@@ -531,9 +532,10 @@ void turns_handle(struct request *r, const struct api *api)
 	        .under_v1 = r->under_v1,
 	        .config = g->config,
 	};
-	str_copy(t->session, sizeof(t->session), t->in.session_header);
-	if (t->in.session_header.p != NULL)
-		t->in.session_header = str_of(t->session);
+	if (t->in.session_header.p != NULL) {
+		t->session = mem_strndup(t->in.session_header.p, t->in.session_header.n);
+		t->in.session_header.p = t->session;
+	}
 	t->in.body = http_request_take_body(r->x, &t->in.body_len);
 	if (t->in.body_len <= POOL_PARSE) {
 		parse_work(t);
