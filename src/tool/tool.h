@@ -54,7 +54,8 @@ struct tool {
 	int (*settings)(struct arena *a, struct str type, const struct json *entry, const char *path, void **ret, struct error *err);
 	const char *description; /* for the model, our own words */
 	const char *schema;      /* JSON Schema of the arguments */
-	/* Checks a call's raw arguments. err->text is what the model is told. Result in the arena. */
+	/* Checks a call's raw arguments. err->text is what the model is told. Result in the arena. What can mean only one
+	 * thing is taken although the schema says otherwise: `commands` as one string, `command` for it. */
 	int (*parse)(struct arena *a, struct str arguments, const void *settings, const struct tool_limits *l, struct tool_call **ret, struct error *err);
 	/* The text that the model reads for a result (outputs, or error). */
 	int (*result_text)(const struct result *r, struct buf *out);

@@ -211,6 +211,8 @@ static void start(struct turn *t, struct item *call)
 	                t->o.call_output_bytes < turn_left ? t->o.call_output_bytes : turn_left,
 	};
 	t->run.bytes_left = t->run.bytes_given;
+	buf_reset(&t->shown[0]);
+	buf_reset(&t->shown[1]);
 	effect_item(t, OUT_TOOL_BEGIN, call, result);
 	effect_push(t, &(struct turn_effect){
 	                       .type = EFFECT_RUN_TOOL,

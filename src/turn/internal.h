@@ -52,9 +52,8 @@ struct run {
 	uint32_t bytes_given, bytes_left; /* of output */
 	bool cut_said;                    /* some stream carries the line that says so */
 	/* Of the command that runs, for stdout and stderr: */
-	size_t shown[2]; /* bytes that the client has */
-	bool cut[2];     /* nothing more is kept */
-	bool said[2];    /* and it is this stream that says so */
+	bool cut[2];  /* nothing more is kept */
+	bool said[2]; /* and it is this stream that says so */
 };
 
 struct turn {
@@ -79,6 +78,7 @@ struct turn {
 	bool reply_client_call;           /* it has a call that goes to the client */
 
 	struct run run;
+	struct buf shown[2];   /* what the command that runs has shown, of stdout and stderr */
 	uint32_t output_bytes; /* of text that calls which have ended gave */
 	uint32_t runs;         /* over the turn: what max_tool_calls counts */
 	uint32_t wasted;       /* replies whose calls all were refused */
@@ -153,6 +153,9 @@ bool calls_last(const struct turn *t);
 
 void output_piece(struct turn *t, const struct turn_event *ev);
 void output_command(struct turn *t, const struct turn_event *ev);
+/* The call ends and no more is heard of the command that runs: what it has shown is its result.
+ * reason may be NULL. */
+void output_unfinished(struct turn *t, bool timed_out, const char *reason);
 
 /* ---- turn.c ---- */
 

@@ -6,8 +6,15 @@
  *
  * A stream that is cut keeps what fitted. The first one that is cut in a call says so in a line of
  * its own, which is not counted; after it nothing of that call is kept.
+ *
+ * A command that the sandbox's end or a cancel left without a result keeps what it had shown, so
+ * that the record has no gap.
  */
 #include "turn/internal.h"
+
+#include "base/utf8.h"
+
+#include <signal.h>
 
 static const struct str cut_line = {"\n[… the rest of this call's output was cut …]\n",
         sizeof("\n[… the rest of this call's output was cut …]\n") - 1};
@@ -59,10 +66,13 @@ void output_piece(struct turn *t, const struct turn_event *ev)
 	int stream = ev->is_stderr ? 1 : 0;
 	size_t n;
 
-	if (!t->o.streamed || t->run.cut[stream] || ev->command != t->run.result->result.n_outputs)
+	if (t->run.cut[stream] || ev->command != t->run.result->result.n_outputs)
 		return;
 	n = budget_take(t, ev->text);
-	t->run.shown[stream] += n;
+	if (buf_append(&t->shown[stream], ev->text.p, n)) {
+		turn_no_memory(t);
+		return;
+	}
 	show(t, ev->command, stream, (struct str){ev->text.p, n}, true);
 	if (n == ev->text.n)
 		return;
@@ -75,7 +85,7 @@ void output_piece(struct turn *t, const struct turn_event *ev)
 static struct str final_text(struct turn *t, size_t command, int stream, struct str text)
 {
 	struct run *run = &t->run;
-	size_t shown = run->shown[stream] < text.n ? run->shown[stream] : text.n;
+	size_t shown = t->shown[stream].len < text.n ? t->shown[stream].len : text.n;
 	bool said = run->said[stream];
 	size_t keep = shown;
 	struct buf whole = BUF_INIT(SIZE_MAX / 2);
@@ -99,6 +109,24 @@ static struct str final_text(struct turn *t, size_t command, int stream, struct 
 	return final;
 }
 
+static void command_over(struct turn *t, size_t command)
+{
+	int i;
+
+	t->run.result->result.n_outputs++;
+	for (i = 0; i < 2; i++) {
+		buf_reset(&t->shown[i]);
+		t->run.cut[i] = false;
+		t->run.said[i] = false;
+	}
+	effect_emit(t, &(struct turn_output){
+	                       .type = OUT_TOOL_COMMAND,
+	                       .item = t->run.call,
+	                       .result = t->run.result,
+	                       .command = command,
+	               });
+}
+
 void output_command(struct turn *t, const struct turn_event *ev)
 {
 	struct result *r = &t->run.result->result;
@@ -116,16 +144,35 @@ void output_command(struct turn *t, const struct turn_event *ev)
 	o->signal = turn_copy(t, ev->output->signal);
 	o->reason = turn_copy(t, ev->output->reason);
 	o->done = true;
-	r->n_outputs++;
-	for (int i = 0; i < 2; i++) {
-		t->run.shown[i] = 0;
-		t->run.cut[i] = false;
-		t->run.said[i] = false;
+	command_over(t, ev->command);
+}
+
+void output_unfinished(struct turn *t, bool timed_out, const char *reason)
+{
+	struct result *r = &t->run.result->result;
+	size_t command = r->n_outputs;
+	struct command_output *o;
+	struct str text[2];
+	int i;
+
+	if (t->shown[0].len + t->shown[1].len == 0 ||
+	        command >= t->run.call->call.parsed->n_commands)
+		return;
+	for (i = 0; i < 2; i++)
+		text[i] = (struct str){buf_cstr(&t->shown[i]), t->shown[i].len};
+	o = &r->outputs[command];
+	o->out_chars = utf8_count(text[0].p, text[0].n);
+	o->err_chars = utf8_count(text[1].p, text[1].n);
+	o->out = final_text(t, command, 0, text[0]);
+	o->err = final_text(t, command, 1, text[1]);
+	o->out_truncated = t->run.cut[0];
+	o->err_truncated = t->run.cut[1];
+	o->outcome = timed_out ? OUTCOME_TIMEOUT : OUTCOME_EXIT;
+	if (!timed_out) {
+		o->exit_code = 128 + SIGKILL;
+		o->signal = STR("SIGKILL");
+		o->reason = str_of(reason);
 	}
-	effect_emit(t, &(struct turn_output){
-	                       .type = OUT_TOOL_COMMAND,
-	                       .item = t->run.call,
-	                       .result = t->run.result,
-	                       .command = ev->command,
-	               });
+	o->done = true;
+	command_over(t, command);
 }

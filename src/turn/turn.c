@@ -39,6 +39,8 @@ struct turn *turn_new(struct conversation *c, const struct turn_options *o)
 	t->o = *o;
 	buf_init(&t->texts, TEXTS_MAX);
 	buf_init(&t->w.text, (size_t)32 * 1024 * 1024);
+	buf_init(&t->shown[0], UINT32_MAX);
+	buf_init(&t->shown[1], UINT32_MAX);
 	return t;
 }
 
@@ -48,6 +50,8 @@ struct turn *turn_free(struct turn *t)
 		return NULL;
 	reply_free(t);
 	buf_free(&t->texts);
+	buf_free(&t->shown[0]);
+	buf_free(&t->shown[1]);
 	free(t->queue);
 	free(t);
 	return NULL;
@@ -242,9 +246,11 @@ static void on_tool(struct turn *t, const struct turn_event *ev)
 		output_command(t, ev);
 		break;
 	case TURN_TOOL_DONE:
+		output_unfinished(t, t->run.killing, NULL);
 		calls_ended(t, (struct str){NULL, 0}, "failed");
 		break;
 	case TURN_TOOL_FAILED:
+		output_unfinished(t, false, "init");
 		calls_ended(t, ev->text.n ? ev->text : STR("The sandbox failed."), "failed");
 		break;
 	default:
@@ -252,6 +258,7 @@ static void on_tool(struct turn *t, const struct turn_event *ev)
 	}
 	if (t->run.call && t->ending && t->status == TURN_FAILED) {
 		calls_kill(t, false);
+		output_unfinished(t, false, NULL);
 		calls_ended(t, str_of(t->error.text), "failed");
 	}
 	if (!t->run.call)
@@ -293,6 +300,7 @@ static void on_timer(struct turn *t)
 		return;
 	}
 	calls_kill(t, false);
+	output_unfinished(t, true, NULL);
 	calls_ended(t, STR("The commands did not end in time."), "failed");
 	turn_go_on(t);
 }
@@ -337,6 +345,7 @@ static void on_cancel(struct turn *t)
 	case PHASE_TOOL:
 		t->cut = CUT_CANCEL;
 		calls_kill(t, false);
+		output_unfinished(t, false, NULL);
 		calls_ended(t, STR("The request was canceled."), "incomplete");
 		turn_go_on(t);
 		break;

@@ -9,6 +9,21 @@
  * be further on than the output that shows it; what the output itself says holds.
  *
  * The turn adds items to the conversation and owns nothing else; the conversation outlives it.
+ *
+ * What the builder of a gateway or an api must know:
+ * - OUT_BEGIN comes when the first reply begins. A turn that fails or is canceled before that has only
+ *   OUT_END, so the gateway can still answer with a status.
+ * - Items are shown one at a time. From the first call on that is not the client's, a reply's items wait until
+ *   all of it is there; then they come in order, a call of ours with its result. That is also their
+ *   order in the conversation, and so the order in which a replay brings them.
+ * - A call that is not run (unknown, not allowed, broken, over a limit, in a reply that was cut) has
+ *   OUT_TOOL_BEGIN and OUT_TOOL_END in a row, status "failed", call.error and result.error. It is shown as a
+ *   call of the server tool by its own name, whatever the model called it. In a request without a server tool
+ *   there is no such item: then only calls that tool_choice forbids are kept from the client (item->output is
+ *   false), and every other one is the client's, whatever its name and arguments.
+ * - Nothing of a reply that was cut (token limit, filter, error) is run.
+ * - A cancel gives EFFECT_STORE where commands ran, and does not wait for it.
+ * - At most one timer is armed: EFFECT_ARM_TIMER replaces the one before.
  */
 #ifndef BRIG_TURN_TURN_H
 #define BRIG_TURN_TURN_H
@@ -48,7 +63,8 @@ enum turn_event_type {
 	TURN_START,
 	TURN_STREAM,          /* stream: one canonical event of the upstream call that is under way */
 	TURN_TOOL_STARTED,    /* call, started_container: the container is there and the first command begins */
-	TURN_TOOL_OUTPUT,     /* call, command, is_stderr, text: a piece that is sure to stay */
+	TURN_TOOL_OUTPUT,     /* call, command, is_stderr, text: a piece that is sure to stay: the command's pieces
+	                         begin the text that TURN_TOOL_COMMAND brings */
 	TURN_TOOL_COMMAND,    /* call, command, output: one command has ended */
 	TURN_TOOL_DONE,       /* call: all commands have ended, or were killed */
 	TURN_TOOL_FAILED,     /* call, text: the sandbox failed (no capacity, init died …); commands that ended count */
@@ -102,7 +118,8 @@ enum turn_output_type {
 	OUT_DELTA,         /* item, part, part_type, text (for a call: arguments) */
 	OUT_ITEM_END,      /* item is complete */
 	OUT_TOOL_BEGIN,    /* item: a server tool's call, arguments complete */
-	OUT_TOOL_OUTPUT,   /* item, command, is_stderr, text */
+	OUT_TOOL_OUTPUT,   /* item, result, command, is_stderr, text; streamed turns only. All of a command's, joined,
+	                      are its final text */
 	OUT_TOOL_COMMAND,  /* item, command: result->result.outputs[command] is final */
 	OUT_TOOL_END,      /* item, result: also for a call that was not run (item->call.error) */
 	OUT_END,           /* status, why, error; usage and cost by turn_totals() */
@@ -128,7 +145,8 @@ struct turn_effect {
 	enum turn_effect_type type;
 	struct upstream_call call;
 	struct item *item;
-	uint32_t output_bytes; /* EFFECT_RUN_TOOL: how many bytes of text all its output may still have */
+	uint32_t output_bytes; /* EFFECT_RUN_TOOL: how many bytes of text all its output may still have; the turn cuts
+	                          what is more, so this only saves the caller from holding it */
 	bool as_timeout;
 	uint64_t at_ms;
 	struct turn_output output;
