@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <openssl/evp.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 enum { ID_MAX = 40 };
 
@@ -25,24 +26,49 @@ void id_random(void *out, size_t n)
 	}
 }
 
+/*
+ * Random bytes for ids, asked for by the page rather than by the id: a turn makes half a dozen. Each is
+ * wiped as it is used. A child of fork gets bytes of its own, since the pool belongs to one process.
+ */
+static _Thread_local struct {
+	uint8_t bytes[1024];
+	size_t left;
+	pid_t pid;
+} pool;
+
+static uint8_t pool_byte(void)
+{
+	uint8_t byte;
+
+	if (pool.left == 0) {
+		id_random(pool.bytes, sizeof(pool.bytes));
+		pool.left = sizeof(pool.bytes);
+	}
+	byte = pool.bytes[--pool.left];
+	pool.bytes[pool.left] = 0;
+	return byte;
+}
+
 void id_make(char *out, size_t size, const char *prefix, size_t n)
 {
 	static const char alphabet[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-	uint8_t pool[2 * ID_MAX];
-	size_t len = strlen(prefix), made = 0, i;
+	size_t len = strlen(prefix), made = 0;
 
 	if (n > ID_MAX || size < n + 1 || len > size - n - 1)
 		BUG("an id of %zu and %zu characters does not fit into %zu", len, n, size);
 	memcpy(out, prefix, len);
+	if (pool.pid != getpid()) {
+		pool.left = 0;
+		pool.pid = getpid();
+	}
 	while (made < n) {
-		id_random(pool, sizeof(pool));
+		uint8_t byte = pool_byte();
+
 		/* 252 = 7 × 36: bytes above it would make some characters more likely. */
-		for (i = 0; i < sizeof(pool) && made < n; i++)
-			if (pool[i] < 252)
-				out[len + made++] = alphabet[pool[i] % 36];
+		if (byte < 252)
+			out[len + made++] = alphabet[byte % 36];
 	}
 	out[len + n] = '\0';
-	mem_wipe(pool, sizeof(pool));
 }
 
 void id_sha256(struct str data, uint8_t out[32])

@@ -151,6 +151,7 @@ static void gateway_stop(struct gateway *g)
 	exec_free_all(g);
 	http_server_free(g->server);
 	container_client_free(g->containers);
+	upstream_free_links(g);
 	http_client_free(g->client);
 	pool_free(g->pool);
 	store_close(g->store);

@@ -27,6 +27,7 @@
 #include <event2/event.h>
 
 struct turn_run;
+struct upstream_link;
 struct exec;
 
 struct gateway {
@@ -42,6 +43,7 @@ struct gateway {
 	uint8_t seal_key[32];
 	struct turn_run *turns; /* running ones, linked */
 	struct exec *execs;     /* running and recently ended ones, linked */
+	struct upstream_link *links; /* fetches to providers */
 	struct event *term, *term2, *grace, *drain_poll;
 	bool draining;
 	struct error failed; /* why the loop ended, if not cleanly */
@@ -76,6 +78,7 @@ void respond_json(struct http_exchange *x, int status, struct buf *body);
 
 void turns_handle(struct request *r, const struct api *api);
 void turns_cancel_all(struct gateway *g);
+void upstream_free_links(struct gateway *g); /* the end: after the turns */
 
 /* ---- other handlers ---- */
 

@@ -15,13 +15,14 @@
 
 /* The call to a provider that is under way. upstream.c */
 struct upstream {
-	struct http_fetch *fetch;
+	struct upstream_link *link; /* NULL: no fetch is under way */
 	struct provider_parser *parser;
 	struct upstream_call call;
 	unsigned serial; /* another number: another call, or none */
 	size_t target;   /* index in the route */
 	int status;      /* 0: no head yet */
 	bool begun;      /* an event reached the turn: no other target may be tried */
+	bool over;           /* the reply has ended */
 	bool paused;     /* the turn wants it */
 	bool stands;     /* it is paused now */
 	char retry_after[64];

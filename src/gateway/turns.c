@@ -124,6 +124,11 @@ static bool answer_begin(struct turn_run *t)
 			return false;
 		t->status = t->request.api->status(t->stream);
 		answer_headers(t);
+		if (t->request.api->left(t->stream) == 0) {
+			t->finished = true;
+			http_respond(t->x, t->status, "application/json", (struct str){t->out.data, t->out.len});
+			return false;
+		}
 		http_respond_start(t->x, t->status, "application/json");
 		return true;
 	}

@@ -11,7 +11,71 @@
 
 #define MAX_ERROR_BODY 65536
 
+#define LINGER_MS      1000
+#define LINGER_BYTES   65536
+
+/* What a fetch knows of the turn that it works for. */
+struct upstream_link {
+	struct upstream_link *next, **link; /* in gateway.links */
+	struct turn_run *t;                 /* NULL: the reply is over, only the connection counts */
+	struct http_fetch *fetch;
+	struct event *timer;
+	size_t extra;
+};
+
 static void upstream_try(struct turn_run *t);
+
+/* ---- links ---- */
+
+static struct upstream_link *link_new(struct turn_run *t)
+{
+	struct upstream_link *l = mem_alloc(sizeof(*l));
+
+	l->t = t;
+	l->next = t->g->links;
+	l->link = &t->g->links;
+	if (l->next != NULL)
+		l->next->link = &l->next;
+	t->g->links = l;
+	return l;
+}
+
+static void link_free(struct upstream_link *l)
+{
+	if (l->timer != NULL)
+		event_free(l->timer);
+	*l->link = l->next;
+	if (l->next != NULL)
+		l->next->link = l->link;
+	free(l);
+}
+
+static void link_cut(struct upstream_link *l)
+{
+	http_fetch_cancel(l->fetch);
+	link_free(l);
+}
+
+static void on_linger_over(evutil_socket_t fd, short what, void *arg)
+{
+	link_cut(arg);
+}
+
+static void link_linger(struct upstream_link *l, struct event_base *base)
+{
+	const struct timeval tv = {LINGER_MS / 1000, LINGER_MS % 1000 * 1000};
+
+	l->t = NULL;
+	l->timer = evtimer_new(base, on_linger_over, l);
+	if (l->timer == NULL || evtimer_add(l->timer, &tv) < 0)
+		link_cut(l);
+}
+
+void upstream_free_links(struct gateway *g)
+{
+	while (g->links != NULL)
+		link_cut(g->links);
+}
 
 static int on_event(void *ctx, const struct stream_event *ev)
 {
@@ -20,6 +84,7 @@ static int on_event(void *ctx, const struct stream_event *ev)
 	unsigned call = t->up.serial;
 
 	t->up.begun = true;
+	t->up.over = ev->type == STREAM_END || ev->type == STREAM_ERROR;
 	if (ev->type == STREAM_BEGIN)
 		t->may_answer = true;
 	turn_run_feed(t, &te);
@@ -67,8 +132,12 @@ static void upstream_failed(struct turn_run *t, const struct error *e)
 
 static void on_head(void *ctx, struct http_fetch *f, int status)
 {
-	struct turn_run *t = ctx;
-	const struct provider_target *target = &t->route.targets[t->up.target];
+	struct turn_run *t = ((struct upstream_link *)ctx)->t;
+	const struct provider_target *target;
+
+	if (t == NULL)
+		return;
+	target = &t->route.targets[t->up.target];
 	struct provider_call pc = {
 	        .target = target, .conversation = t->request.conversation, .call = &t->up.call};
 
@@ -92,9 +161,17 @@ static void parsing_end(struct turn_run *t, const struct provider *p)
 
 static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
 {
-	struct turn_run *t = ctx;
-	const struct provider *p = t->route.targets[t->up.target].provider;
+	struct upstream_link *l = ctx;
+	struct turn_run *t = l->t;
+	const struct provider *p;
 
+	if (t == NULL) {
+		l->extra += n;
+		if (l->extra > LINGER_BYTES)
+			link_cut(l);
+		return;
+	}
+	p = t->route.targets[t->up.target].provider;
 	if (t->up.parser != NULL) {
 		t->parsing = t->up.parser;
 		p->feed(t->up.parser, data, n, on_event, t);
@@ -106,11 +183,15 @@ static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
 
 static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 {
-	struct turn_run *t = ctx;
-	const struct provider *p = t->route.targets[t->up.target].provider;
+	struct turn_run *t = ((struct upstream_link *)ctx)->t;
+	const struct provider *p;
 	struct error e;
 
-	t->up.fetch = NULL;
+	link_free(ctx);
+	if (t == NULL)
+		return;
+	p = t->route.targets[t->up.target].provider;
+	t->up.link = NULL;
 	if (t->up.parser != NULL) {
 		struct provider_parser *parser = t->up.parser;
 
@@ -157,7 +238,7 @@ static void upstream_try(struct turn_run *t)
 {
 	const struct provider_target *target = &t->route.targets[t->up.target];
 	const struct config_limits *l = &t->g->config->limits;
-	const struct http_fetch_handler h = {t, on_head, on_data, on_end};
+	struct http_fetch_handler h = {NULL, on_head, on_data, on_end};
 	struct provider_request pr = {0};
 	struct provider_call pc = {
 	        .target = target,
@@ -190,13 +271,19 @@ static void upstream_try(struct turn_run *t)
 	        .idle_timeout_ms = (unsigned)l->upstream_idle_ms,
 	};
 
-	t->up.fetch = http_fetch_start(t->g->client, &o, &h, &e);
+	struct upstream_link *link = link_new(t);
+
+	h.ctx = link;
+	link->fetch = http_fetch_start(t->g->client, &o, &h, &e);
 	provider_request_free(&pr);
 	buf_free(&url);
-	if (t->up.fetch == NULL)
+	if (link->fetch == NULL) {
+		link_free(link);
 		upstream_fail(t, &e);
-	else
-		upstream_apply_pause(t);
+		return;
+	}
+	t->up.link = link;
+	upstream_apply_pause(t);
 }
 
 void upstream_start(struct turn_run *t, const struct upstream_call *call)
@@ -219,10 +306,10 @@ void upstream_apply_pause(struct turn_run *t)
 {
 	bool stand = t->up.paused || t->blocked;
 
-	if (t->up.fetch == NULL || stand == t->up.stands)
+	if (t->up.link == NULL || stand == t->up.stands)
 		return;
 	t->up.stands = stand;
-	http_fetch_pause(t->up.fetch, stand);
+	http_fetch_pause(t->up.link->fetch, stand);
 }
 
 void upstream_cancel(struct turn_run *t)
@@ -231,8 +318,10 @@ void upstream_cancel(struct turn_run *t)
 	size_t target = t->up.target;
 	unsigned serial = t->up.serial;
 
-	if (t->up.fetch != NULL)
-		http_fetch_cancel(t->up.fetch);
+	if (t->up.link != NULL && t->up.over && !t->up.stands)
+		link_linger(t->up.link, t->g->base);
+	else if (t->up.link != NULL)
+		link_cut(t->up.link);
 	if (t->up.parser != NULL && t->up.parser == t->parsing)
 		t->parser_over = true; /* we are inside of it: parsing_end() closes it */
 	else if (t->up.parser != NULL)
