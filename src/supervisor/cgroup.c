@@ -240,21 +240,33 @@ static int make_ours(struct cgroup_host *h, int which)
  * cannot pass any, so in a delegated group we first move into one of its own. */
 static int v2_pass_controllers(struct cgroup_host *h)
 {
-	static const char all[] = "+memory +pids +cpu";
-	int r = sys_write_at(h->parent[CGH_V2], "cgroup.subtree_control", all);
+	int parent = h->parent[CGH_V2];
+	int r = sys_write_at(parent, "cgroup.subtree_control", "+memory +pids +cpu");
 	if (r == -EBUSY) {
-		char main[64], procs[96];
+		char main[64];
 		str_format(main, sizeof(main), "%s.main", h->name);
-		if (mkdirat(h->parent[CGH_V2], main, 0755) < 0 && errno != EEXIST)
+		if (mkdirat(parent, main, 0755) < 0 && errno != EEXIST)
 			return -errno;
-		str_format(procs, sizeof(procs), "%s/cgroup.procs", main);
-		r = sys_write_at(h->parent[CGH_V2], procs, "0");
+		str_format(main, sizeof(main), "%s.main/cgroup.procs", h->name);
+		r = sys_write_at(parent, main, "0");
+		h->moved = r == 0;
 		if (r == 0)
-			r = sys_write_at(h->parent[CGH_V2], "cgroup.subtree_control", all);
+			r = sys_write_at(parent, "cgroup.subtree_control", "+memory +pids +cpu");
 	}
 	if (r == 0)
 		r = make_ours(h, CGH_V2);
-	return r < 0 ? r : sys_write_at(h->root[CGH_V2], "cgroup.subtree_control", all);
+	if (r == 0)
+		r = sys_write_at(h->root[CGH_V2], "cgroup.subtree_control", "+memory +pids +cpu");
+	return r;
+}
+
+static void v2_move_back(struct cgroup_host *h)
+{
+	char main[64];
+	str_format(main, sizeof(main), "%s.main", h->name);
+	sys_write_at(h->parent[CGH_V2], "cgroup.subtree_control", "-memory -pids -cpu");
+	sys_write_at(h->parent[CGH_V2], "cgroup.procs", "0");
+	unlinkat(h->parent[CGH_V2], main, AT_REMOVEDIR);
 }
 
 int cgroup_start(struct cgroup_host *h, struct error *err)
@@ -291,6 +303,8 @@ void cgroup_stop(struct cgroup_host *h)
 			log_text(LOG_ERROR, "cgroup_left", "%s: processes do not end", h->name);
 		sys_close(&h->root[which]);
 	}
+	if (h->moved)
+		v2_move_back(h);
 	for (int i = 0; i < CGH_N; i++)
 		sys_close(&h->parent[i]);
 }

@@ -32,8 +32,9 @@ struct cgroup_limits {
 
 struct cgroup_host {
 	enum init_cgroups mode;
-	bool ns_delegate;  /* cgroup2 is mounted nsdelegate: namespaces bound what may be entered */
-	char name[32];     /* brig-… */
+	bool ns_delegate; /* cgroup2 is mounted nsdelegate: namespaces bound what may be entered */
+	bool moved;    /* we left our own group for <ours>.main, to be able to pass controllers */
+	char name[32]; /* brig-… */
 	int parent[CGH_N]; /* folder that <ours> lies in; -1: no such hierarchy */
 	int root[CGH_N];   /* <ours>; -1: not used in this mode */
 	const struct cgroup_tree_ops *tree;

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "supervisor/cgroup.h"
-#include "supervisor/disk.h"
+#include "supervisor/template.h"
 #include "supervisor/sys.h"
 
 #include <errno.h>
@@ -129,7 +129,7 @@ static bool try_images(struct tried *t)
 	_cleanup_close_ int userns = sys_userns(sup_uid_storage(t->cfg), sup_uid_lease(t->cfg, 0));
 	if (userns < 0)
 		return failed(t, "user namespace", userns);
-	int r = disk_try(userns, &step);
+	int r = template_try(userns, &step);
 	if (r < 0)
 		return failed(t, step, r);
 	DETAIL(t, "mke2fs, loop device, ext4, ids mapped on the mount");

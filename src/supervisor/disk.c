@@ -25,15 +25,13 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "supervisor/image.h"
+#include "supervisor/template.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/loop.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -55,118 +53,10 @@ struct disk {
 	int home_template;
 	int scratch_template;
 	uint32_t n_images;
-	struct disk_image image_loops[SUP_MAX_IMAGES];
+	struct image image_loops[SUP_MAX_IMAGES];
 	uint64_t counter;
 	bool by_path;
 };
-
-/* ---- images and loop devices ---- */
-
-/* Copies what is written of a sparse file, sharing blocks where the file system can. */
-static int copy_sparse(int from, int to)
-{
-	struct stat st;
-	if (fstat(from, &st) < 0 || ftruncate(to, st.st_size) < 0)
-		return -errno;
-	off_t at = 0;
-	while (at < st.st_size) {
-		off_t begin = lseek(from, at, SEEK_DATA);
-		if (begin < 0)
-			return errno == ENXIO ? 0 : -errno;
-		off_t end = lseek(from, begin, SEEK_HOLE);
-		if (end < 0)
-			return -errno;
-		off_t in = begin, out = begin;
-		while (in < end) {
-			ssize_t n = copy_file_range(from, &in, to, &out, (size_t)(end - in), 0);
-			if (n <= 0)
-				return n < 0 ? -errno : -EIO;
-		}
-		at = end;
-	}
-	return 0;
-}
-
-static int loop_attach(int backing, bool read_only, struct disk_image *ret)
-{
-	_cleanup_close_ int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-	if (control < 0)
-		return -errno;
-	/* Another process may take the number between the two calls: then ask for another. */
-	for (int tries = 0; tries < 64; tries++) {
-		int number = ioctl(control, LOOP_CTL_GET_FREE);
-		if (number < 0)
-			return -errno;
-		char path[32];
-		str_format(path, sizeof(path), "/dev/loop%d", number);
-		_cleanup_close_ int dev = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
-		if (dev < 0)
-			return -errno;
-		struct loop_config config = {.fd = (uint32_t)backing};
-		config.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO |
-		                       (read_only ? LO_FLAGS_READ_ONLY : 0);
-		if (ioctl(dev, LOOP_CONFIGURE, &config) < 0) {
-			if (errno == EBUSY || errno == ENXIO)
-				continue;
-			return -errno;
-		}
-		/* What we keep must not count as a writer of a mounted device. */
-		int keep = open(path, O_RDONLY | O_CLOEXEC);
-		if (keep < 0)
-			return -errno;
-		*ret = (struct disk_image){.fd = keep, .number = number};
-		return 0;
-	}
-	return -EBUSY;
-}
-
-bool disk_image_release(struct disk_image *img)
-{
-	if (img->fd < 0)
-		return true;
-	char path[32];
-	str_format(path, sizeof(path), "/dev/loop%d", img->number);
-	_cleanup_close_ int probe = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
-	if (probe < 0 && errno == EBUSY)
-		return false;
-	sys_close(&img->fd);
-	return true;
-}
-
-/* Returns a detached mount or a negative errno; key/value pairs end with NULL, a NULL value is a
- * flag. */
-static int mount_detached(const char *type, unsigned int attr, const char *const options[])
-{
-	_cleanup_close_ int fs = fsopen(type, FSOPEN_CLOEXEC);
-	if (fs < 0)
-		return -errno;
-	for (size_t i = 0; options[i]; i += 2) {
-		unsigned int cmd = options[i + 1] ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG;
-		if (fsconfig(fs, cmd, options[i], options[i + 1], 0) < 0)
-			return -errno;
-	}
-	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-		return -errno;
-	int mnt = fsmount(fs, FSMOUNT_CLOEXEC, attr);
-	return mnt < 0 ? -errno : mnt;
-}
-
-static int mount_ext4(const struct disk_image *img)
-{
-	char source[32];
-	str_format(source, sizeof(source), "/dev/loop%d", img->number);
-	const char *const options[] = {"source", source, "discard", NULL, "noinit_itable", NULL,
-	        "errors", "remount-ro", NULL};
-	return mount_detached(
-	        "ext4", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME, options);
-}
-
-static int map_mount(int mnt, int userns, uint64_t attr)
-{
-	struct mount_attr set = {
-	        .attr_set = MOUNT_ATTR_IDMAP | attr, .userns_fd = (uint64_t)userns};
-	return mount_setattr(mnt, "", AT_EMPTY_PATH, &set, sizeof(set)) < 0 ? -errno : 0;
-}
 
 /* ---- homes ---- */
 
@@ -201,7 +91,7 @@ static int image_copy(struct disk *d, int template, char name[32])
 	        openat(d->scratch, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	int r = copy_sparse(template, fd);
+	int r = image_copy_sparse(template, fd);
 	if (r < 0) {
 		unlinkat(d->scratch, name, 0);
 		return r;
@@ -227,8 +117,8 @@ static int home_create(struct disk *d, const char *name)
 	return steal_fd(fd);
 }
 
-int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns,
-        struct disk_image *ret, int *ret_mount, bool *ret_created, struct fail *f)
+int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, struct image *ret,
+        int *ret_mount, bool *ret_created, struct fail *f)
 {
 	char name[80];
 	home_name(name, key);
@@ -242,18 +132,18 @@ int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns,
 	}
 	if (fd < 0)
 		return fail_set(f, SUP_E_HOME, errno, "open home");
-	struct disk_image img = DISK_IMAGE_NONE;
-	int r = loop_attach(fd, false, &img);
+	struct image img = IMAGE_NONE;
+	int r = image_attach(fd, false, &img);
 	if (r < 0)
 		return fail_set(f, SUP_E_SYSTEM, r, "loop device of home");
-	_cleanup_close_ int mnt = mount_ext4(&img);
+	_cleanup_close_ int mnt = image_mount_ext4(&img, true);
 	if (mnt < 0) {
 		int errnum = mnt;
 		sys_close(&img.fd);
 		return fail_set(f, SUP_E_HOME, errnum, "mount home");
 	}
 	*ret = img; /* from here on there is a mount, which the caller sees to the end */
-	r = map_mount(mnt, userns, 0);
+	r = image_map_mount(mnt, userns, 0);
 	if (r < 0)
 		return fail_set(f, SUP_E_SYSTEM, r, "map ids of home");
 	*ret_mount = steal_fd(mnt);
@@ -302,7 +192,7 @@ static int clone_mount(struct disk *d, const char *name, int userns, uint64_t at
 	_cleanup_close_ int mnt = open_tree(d->stage, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (mnt < 0)
 		return -errno;
-	int r = map_mount(mnt, userns, attr);
+	int r = image_map_mount(mnt, userns, attr);
 	return r < 0 ? r : steal_fd(mnt);
 }
 
@@ -391,7 +281,7 @@ static int overlay_mount(struct disk *d, int lower, int scratch)
 	return overlay_by_path(d, lower, scratch);
 }
 
-int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct disk_image *ret,
+int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct image *ret,
         int *ret_mount, struct fail *f)
 {
 	char name[32];
@@ -404,11 +294,11 @@ int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, str
 	if (fd < 0)
 		return fail_set(f, SUP_E_SYSTEM, fd, "make scratch");
 	unlinkat(d->scratch, name, 0);
-	struct disk_image img = DISK_IMAGE_NONE;
-	int r = loop_attach(fd, false, &img);
+	struct image img = IMAGE_NONE;
+	int r = image_attach(fd, false, &img);
 	if (r < 0)
 		return fail_set(f, SUP_E_SYSTEM, r, "loop device of scratch");
-	_cleanup_close_ int scratch = mount_ext4(&img);
+	_cleanup_close_ int scratch = image_mount_ext4(&img, false);
 	if (scratch < 0) {
 		r = scratch;
 		sys_close(&img.fd);
@@ -457,113 +347,6 @@ static void folder_empty(int fd)
 		closedir(dir);
 }
 
-/* What a template needs beyond mke2fs: no lost+found, its owner, and the two folders of an overlay.
- */
-static int template_finish(int fd, bool home, uid_t owner)
-{
-	struct disk_image img = DISK_IMAGE_NONE;
-	int r = loop_attach(fd, false, &img);
-	if (r < 0)
-		return r;
-	int mnt = mount_ext4(&img);
-	if (mnt < 0) {
-		sys_close(&img.fd);
-		return mnt;
-	}
-	if (unlinkat(mnt, "lost+found", AT_REMOVEDIR) < 0 && errno != ENOENT)
-		r = -errno;
-	if (home && (fchownat(mnt, ".", owner, owner, 0) < 0 || fchmodat(mnt, ".", 0755, 0) < 0))
-		r = -errno;
-	if (!home && (mkdirat(mnt, "up", 0755) < 0 || mkdirat(mnt, "wk", 0755) < 0))
-		r = -errno;
-	sys_close(&mnt);
-	for (int i = 0; i < 2000 && !disk_image_release(&img); i++)
-		usleep(1000);
-	return r;
-}
-
-/* Features are named one by one so that the host's mke2fs.conf has no say. Inode tables are not
- * written (noinit_itable keeps the kernel from doing it later): a new file system must stay small
- * to copy. One inode for 16 KiB. Homes have a journal, so that what was acknowledged survives;
- * scratch does not survive anyway. */
-static int run_mke2fs(const char *path, bool home, uint32_t mib)
-{
-	static const char features[] =
-	        "none,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,"
-	        "large_file,huge_file,dir_nlink,extra_isize,64bit,metadata_csum";
-	char wanted[256], size[32];
-	str_format(wanted, sizeof(wanted), "%s%s", features, home ? ",has_journal" : "");
-	str_format(size, sizeof(size), "%um", mib);
-	const char *const argv[] = {"/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", wanted, "-b",
-	        "4096", "-I", "256", "-i", "16384", "-m", "0", "-E",
-	        "lazy_itable_init=1,lazy_journal_init=1,nodiscard", path, size, home ? "-J" : NULL,
-	        mib < 256 ? "size=4" : "size=16", NULL};
-	return sys_run(argv);
-}
-
-static int template_make(
-        const struct sup_config *cfg, const char *name, bool home, uint32_t mib, struct error *err)
-{
-	char path[sizeof(cfg->data) + 64], final[sizeof(path)];
-	str_format(path, sizeof(path), "%s/templates/.new", cfg->data);
-	str_format(final, sizeof(final), "%s/templates/%s", cfg->data, name);
-	unlink(path);
-	int r = run_mke2fs(path, home, mib);
-	if (r < 0)
-		return error_errno(err, -r, "mke2fs (package e2fsprogs) for template %s", name);
-	_cleanup_close_ int fd = open(path, O_RDWR | O_CLOEXEC);
-	r = fd < 0 ? -errno : template_finish(fd, home, sup_uid_storage(cfg));
-	if (r == 0 && (fchmod(fd, 0600) < 0 || fsync(fd) < 0 || rename(path, final) < 0))
-		r = -errno;
-	return r < 0 ? error_errno(err, -r, "make template %s", name) : 0;
-}
-
-int disk_try(int userns, const char **ret_step)
-{
-	struct disk_image img = DISK_IMAGE_NONE;
-	char path[64];
-	_cleanup_close_ int fd = memfd_create("brig-check", MFD_CLOEXEC);
-	_cleanup_close_ int mnt = -1;
-	str_format(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd);
-	*ret_step = "mke2fs (package e2fsprogs)";
-	int r = fd < 0 ? -errno : run_mke2fs(path, true, 16);
-	if (r < 0)
-		return r;
-	*ret_step = "loop device";
-	r = loop_attach(fd, false, &img);
-	if (r < 0)
-		return r;
-	*ret_step = "mount ext4";
-	mnt = mount_ext4(&img);
-	if (mnt >= 0) {
-		*ret_step = "map ids of a mount";
-		r = map_mount(mnt, userns, 0);
-	}
-	sys_close(&img.fd);
-	return mnt < 0 ? mnt : r;
-}
-
-static void template_names(const struct sup_config *cfg, char home[64], char scratch[64])
-{
-	str_format(home, 64, "home-%u.ext4", cfg->home_mib);
-	str_format(scratch, 64, "scratch-%u.ext4", cfg->scratch_mib);
-}
-
-int disk_make_templates(const struct sup_config *cfg, int data, struct error *err)
-{
-	_cleanup_close_ int folder = folder_open(data, "templates", err);
-	if (folder < 0)
-		return folder;
-	char home[64], scratch[64];
-	template_names(cfg, home, scratch);
-	int r = 0;
-	if (faccessat(folder, home, F_OK, 0) < 0)
-		r = template_make(cfg, home, true, cfg->home_mib, err);
-	if (r == 0 && faccessat(folder, scratch, F_OK, 0) < 0)
-		r = template_make(cfg, scratch, false, cfg->scratch_mib, err);
-	return r;
-}
-
 static int dev_fill(int dev)
 {
 	static const struct {
@@ -595,7 +378,7 @@ static int stage_mount(struct disk *d, struct error *err)
 	_cleanup_close_ int place = folder_open(d->data, "mnt", err);
 	if (place < 0)
 		return place;
-	d->stage = mount_detached("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, small);
+	d->stage = image_mount_type("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, small);
 	if (d->stage < 0)
 		return error_errno(err, -d->stage, "mount tmpfs");
 	if (move_mount(d->stage, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
@@ -605,7 +388,7 @@ static int stage_mount(struct disk *d, struct error *err)
 		if (mkdirat(d->stage, folder[i], 0755) < 0)
 			return error_errno(err, errno, "mkdir %s", folder[i]);
 	_cleanup_close_ int dev =
-	        mount_detached("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, small);
+	        image_mount_type("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, small);
 	int r = dev < 0 ? dev : dev_fill(dev);
 	if (r < 0)
 		return error_errno(err, -r, "make device nodes");
@@ -615,23 +398,23 @@ static int stage_mount(struct disk *d, struct error *err)
 }
 
 /* erofs straight from the file (6.12 and later, where built in), else over a loop device. */
-static int base_mount_file(const char *path, struct disk_image *ret)
+static int base_mount_file(const char *path, struct image *ret)
 {
 	const char *options[] = {"source", path, NULL};
-	int mnt = mount_detached(
+	int mnt = image_mount_type(
 	        "erofs", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, options);
 	if (mnt >= 0 || mnt == -ENOENT)
 		return mnt;
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	int r = loop_attach(fd, true, ret);
+	int r = image_attach(fd, true, ret);
 	if (r < 0)
 		return r;
 	char source[32];
 	str_format(source, sizeof(source), "/dev/loop%d", ret->number);
 	options[1] = source;
-	mnt = mount_detached(
+	mnt = image_mount_type(
 	        "erofs", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, options);
 	if (mnt < 0)
 		sys_close(&ret->fd);
@@ -676,20 +459,24 @@ static int lock_take(struct disk *d, struct error *err)
 	return 0;
 }
 
-static int templates_open(struct disk *d, struct error *err)
+/* Homes hold ids of the storage range, so the range is the data folder's for good. */
+static int ids_check(struct disk *d, struct error *err)
 {
-	char home[64], scratch[64];
-	template_names(d->cfg, home, scratch);
-	int r = disk_make_templates(d->cfg, d->data, err);
-	if (r < 0)
-		return r;
-	_cleanup_close_ int folder = folder_open(d->data, "templates", err);
-	if (folder < 0)
-		return folder;
-	d->home_template = openat(folder, home, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	d->scratch_template = openat(folder, scratch, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (d->home_template < 0 || d->scratch_template < 0)
-		return error_errno(err, errno, "open templates");
+	char text[32], wanted[32];
+	str_format(wanted, sizeof(wanted), "%u\n", d->cfg->id_base);
+	ssize_t n = sys_read_at(d->data, "ids", text, sizeof(text));
+	if (n >= 0)
+		return strcmp(text, wanted) == 0
+		               ? 0
+		               : error_set(err, ERR_CONFLICT,
+		                         "ids.base is %u, but the data folder was made with %.*s: "
+		                         "its "
+		                         "homes hold those ids",
+		                         d->cfg->id_base, (int)strcspn(text, "\n"), text);
+	_cleanup_close_ int fd =
+	        openat(d->data, "ids", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0 || write(fd, wanted, strlen(wanted)) < 0 || fsync(fd) < 0)
+		return error_errno(err, errno, "write ids in the data folder");
 	return 0;
 }
 
@@ -725,6 +512,8 @@ static int disk_fill(struct disk *d, struct error *err)
 		r = gateway_folder(d, err);
 	if (r < 0 || !d->cfg->sandbox)
 		return r;
+	if ((r = ids_check(d, err)) < 0)
+		return r;
 	if ((d->homes = folder_open(d->data, "homes", err)) < 0)
 		return d->homes;
 	if ((d->scratch = folder_open(d->data, "scratch", err)) < 0)
@@ -733,7 +522,10 @@ static int disk_fill(struct disk *d, struct error *err)
 		return d->trash;
 	folder_empty(d->scratch);
 	trash_empty(d);
-	r = templates_open(d, err);
+	_cleanup_close_ int templates = folder_open(d->data, "templates", err);
+	if (templates < 0)
+		return templates;
+	r = template_open(d->cfg, templates, &d->home_template, &d->scratch_template, err);
 	if (r == 0)
 		r = stage_mount(d, err);
 	while (r == 0 && d->n_images < SUP_MAX_IMAGES && d->cfg->images[d->n_images][0]) {
@@ -744,6 +536,12 @@ static int disk_fill(struct disk *d, struct error *err)
 	if (r == 0 && d->n_images == 0)
 		return error_set(err, ERR_INVALID, "no base image is named");
 	return r;
+}
+
+int disk_make_templates(const struct sup_config *cfg, int data, struct error *err)
+{
+	_cleanup_close_ int folder = folder_open(data, "templates", err);
+	return folder < 0 ? folder : template_make_all(cfg, folder, err);
 }
 
 int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err)

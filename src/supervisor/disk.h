@@ -7,26 +7,17 @@
  *
  * Mounts are made by descriptor and never attached here: a sandbox's mounts live in the sandbox's
  * own mount namespace and go with its last process. What stays with us is the loop device, held
- * open so that it cannot become another's before we saw its file system end (disk_image_release).
+ * open so that it cannot become another's before we saw its file system end (image_release).
  */
 #ifndef BRIG_SUPERVISOR_DISK_H
 #define BRIG_SUPERVISOR_DISK_H
 
 #include "proto/supervisor.h"
+#include "supervisor/image.h"
 #include "supervisor/supervisor.h"
 #include "supervisor/sys.h"
 
 struct disk;
-
-/* An image behind a loop device. */
-struct disk_image {
-	int fd;     /* the loop device, read-only; -1: none */
-	int number; /* /dev/loop<number> */
-};
-#define DISK_IMAGE_NONE                                                                            \
-	{                                                                                          \
-		.fd = -1                                                                           \
-	}
 
 /* Takes the data folder's lock, makes folders and templates, mounts the base images. To be called
  * in a private mount namespace. cfg must outlive it. With cfg->sandbox false only the lock is
@@ -35,7 +26,7 @@ int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err
 /* Unmounts what disk_open mounted and gives the lock back. Takes NULL; returns NULL. */
 struct disk *disk_free(struct disk *d);
 
-/* Makes templates/home-<MiB>.ext4 and scratch-<MiB>.ext4 where they are missing (mke2fs, once). */
+/* supervisor_make_templates, with the data folder open. */
 int disk_make_templates(const struct sup_config *cfg, int data, struct error *err);
 
 bool disk_home_exists(const struct disk *d, const uint8_t key[SUP_KEY_LEN]);
@@ -43,32 +34,24 @@ uint64_t disk_home_used(const struct disk *d, const uint8_t key[SUP_KEY_LEN]); /
 /* Mounts a home (made first where there is none), its ids mapped by `userns` (storage range →
  * lease). ret_mount is a detached mount, the caller's. A home that cannot be mounted is left as it
  * is. */
-int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns,
-        struct disk_image *ret, int *ret_mount, bool *ret_created, struct fail *f);
+int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, struct image *ret,
+        int *ret_mount, bool *ret_created, struct fail *f);
 /* Takes a home away (at once, by name) and removes its blocks in a child of ours that nobody waits
  * for. 0 also where there was none. It must not be mounted. */
 int disk_home_delete(struct disk *d, const uint8_t key[SUP_KEY_LEN]);
 
 /* Root of a sandbox: base image number `image` (ids mapped by `userns`: 0… → lease) below a new
  * scratch image whose writable folder belongs to `owner`. */
-int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct disk_image *ret,
+int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct image *ret,
         int *ret_mount, struct fail *f);
 /* A detached, read-only mount of the device nodes, ids mapped by `userns`. */
 int disk_dev_mount(struct disk *d, int userns, int *ret_mount, struct fail *f);
-
-/* True once no mount of the image is left anywhere and the device is given back. Never blocks. */
-bool disk_image_release(struct disk_image *img);
 
 enum disk_room { DISK_ROOMY, DISK_RESERVE, DISK_HALF_RESERVE };
 /* Whether free space is under the reserve (5 % or 2 GiB, the larger), or under half of it. */
 enum disk_room disk_room(const struct disk *d);
 
 uint32_t disk_images(const struct disk *d); /* how many are mounted: valid numbers are below it */
-
-/* Tries what homes need: a file system made by mke2fs, on a loop device, mounted with its ids
- * mapped by `userns`. 0, or a negative errno with the step. Leaves nothing behind; needs no data
- * folder. */
-int disk_try(int userns, const char **ret_step);
 
 /* For tests: overlays are made with /proc/self/fd paths, as kernels before 6.13 need. */
 void disk_use_paths(struct disk *d);

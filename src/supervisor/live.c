@@ -56,11 +56,11 @@ struct container {
 	bool told;     /* the first claimant knows how it came to be */
 	bool was_live; /* READY was seen: its end is announced */
 	bool announced;
-	uint64_t started_ms;
-	uint64_t due_ms;   /* STARTING: give up; ENDING: look again */
-	uint64_t since_ms; /* ENDING */
-	uint64_t idle_ms;  /* when the last holder left */
-	uint64_t keep_ms;  /* kept thawed and awake until then */
+	uint64_t started_ns, prepared_ns, claimed_ns; /* where the time of a start went */
+	uint64_t due_ms;                              /* STARTING: give up; ENDING: look again */
+	uint64_t since_ms;                            /* ENDING */
+	uint64_t idle_ms;                             /* when the last holder left */
+	uint64_t keep_ms;                             /* kept thawed and awake until then */
 	enum sup_end why;
 	uint32_t looks;
 	struct fail fail; /* why it could not start */
@@ -208,8 +208,8 @@ static struct container *container_start(struct live *l, const struct sup_claim 
 	c->is = *claim;
 	c->generation = ++l->last_id;
 	c->state = LIVE_STARTING;
-	c->started_ms = clock_mono_ms();
-	c->due_ms = c->started_ms + START_LIMIT_MS;
+	c->started_ns = clock_mono_ns();
+	c->due_ms = clock_mono_ms() + START_LIMIT_MS;
 	TAILQ_INIT(&c->holds);
 	TAILQ_INSERT_TAIL(&l->containers, c, link);
 	l->n_containers++;
@@ -222,10 +222,12 @@ static struct container *container_start(struct live *l, const struct sup_claim 
 	        .hostname = c->is.hostname,
 	};
 	int r = sandbox_prepare(l->host, c->generation, &c->sb, &c->fail);
+	c->prepared_ns = clock_mono_ns();
 	if (r == 0)
 		r = sandbox_claim(l->host, &c->sb, &spec, &c->created, &c->fail);
 	if (r == 0 && l->out.watch(l->out.ctx, c->sb.control, c->generation) < 0)
 		r = fail_set(&c->fail, SUP_E_SYSTEM, errno, "watch init");
+	c->claimed_ns = clock_mono_ns();
 	return c;
 }
 
@@ -645,7 +647,9 @@ static void container_ready(struct live *l, struct container *c)
 	c->was_live = true;
 	c->idle_ms = clock_mono_ms();
 	LOG(LOG_INFO, "sandbox_ready", LOG_S("sandbox", c->sb.name), LOG_N("created", c->created),
-	        LOG_N("ms", c->idle_ms - c->started_ms));
+	        LOG_N("prepare_us", (c->prepared_ns - c->started_ns) / 1000),
+	        LOG_N("claim_us", (c->claimed_ns - c->prepared_ns) / 1000),
+	        LOG_N("init_us", (clock_mono_ns() - c->claimed_ns) / 1000));
 	queue_run(l);
 	container_settle(l, c); /* all who waited may have gone */
 }
@@ -755,26 +759,38 @@ static uint64_t container_due(const struct live *l, const struct container *c)
 	return l->cfg->sleep_after_ms ? idle_since(c) + l->cfg->sleep_after_ms : UINT64_MAX;
 }
 
-int live_tick(struct live *l)
+/* When the foremost time-out of the queue is; one that waits for a start has none of its own. */
+static uint64_t queue_due(const struct live *l)
 {
-	uint64_t now = clock_mono_ms(), due = now + 10000;
-	struct container *c, *next;
-	room_check(l, now);
-	for (c = TAILQ_FIRST(&l->containers); c; c = next) {
-		next = TAILQ_NEXT(c, link);
-		container_tick(l, c, now);
-	}
-	queue_run(l);
-	now = clock_mono_ms();
-	TAILQ_FOREACH(c, &l->containers, link)
-	if (container_due(l, c) < due)
-		due = container_due(l, c);
-	struct waiter *w;
+	uint64_t due = UINT64_MAX;
+	const struct waiter *w;
 	TAILQ_FOREACH(w, &l->queue, link)
 	if (w->deadline_ms < due && !(w->m.h.op == SUP_CLAIM && w->on))
 		due = w->deadline_ms;
+	return due;
+}
+
+int live_tick(struct live *l)
+{
+	uint64_t now = clock_mono_ms(), due;
+	struct container *c, *next;
+	bool removed = false;
+	room_check(l, now);
+	for (c = TAILQ_FIRST(&l->containers); c; c = next) {
+		next = TAILQ_NEXT(c, link);
+		removed |= container_tick(l, c, now);
+	}
+	if (removed || queue_due(l) <= now)
+		queue_run(l);
+	now = clock_mono_ms();
+	due = queue_due(l);
+	TAILQ_FOREACH(c, &l->containers, link)
+	if (container_due(l, c) < due)
+		due = container_due(l, c);
 	if (l->host && (l->n_containers || l->out_of_room) && l->room_due_ms < due)
 		due = l->room_due_ms;
+	if (due > now + 10000)
+		due = now + 10000;
 	return due <= now ? 0 : (int)(due - now);
 }
 
@@ -800,7 +816,8 @@ struct live *live_new(
 	l->cfg = cfg;
 	l->out = *out;
 	l->limit = host ? live_limit(cfg) : 0;
-	l->last_id = LIVE_FIRST_ID;
+	/* Unlike those of earlier supervisors, whose numbers may be written down somewhere. */
+	l->last_id = LIVE_FIRST_ID + (uint64_t)clock_wall_s() * 1000000;
 	TAILQ_INIT(&l->containers);
 	TAILQ_INIT(&l->queue);
 	return l;

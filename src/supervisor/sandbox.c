@@ -214,8 +214,8 @@ int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb,
 	*sb = (struct sandbox){.pidfd = -1,
 	        .control = -1,
 	        .userns = -1,
-	        .home = DISK_IMAGE_NONE,
-	        .scratch = DISK_IMAGE_NONE};
+	        .home = IMAGE_NONE,
+	        .scratch = IMAGE_NONE};
 	str_format(sb->name, sizeof(sb->name), "c%llu", (unsigned long long)number);
 	if (lease_take(h->leases, &sb->lease, f) < 0)
 		return -1;
@@ -296,10 +296,16 @@ enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64
 		return SANDBOX_GONE;
 	text[0] = '\0';
 	bool sound = n_fds == 0 && n >= (ssize_t)sizeof(msg.h) && msg.h.size == n;
-	if (sound && msg.h.op == INIT_PREPARED && n == sizeof(msg.h))
+	if (sound && msg.h.op == INIT_PREPARED && n == sizeof(msg.h) &&
+	        sb->stage == SANDBOX_IS_NEW) {
+		sb->stage = SANDBOX_IS_PREPARED;
 		return SANDBOX_PREPARED;
-	if (sound && msg.h.op == INIT_READY && n == sizeof(msg.h))
+	}
+	if (sound && msg.h.op == INIT_READY && n == sizeof(msg.h) &&
+	        sb->stage == SANDBOX_IS_PREPARED) {
+		sb->stage = SANDBOX_IS_READY;
 		return SANDBOX_READY;
+	}
 	if (sound && msg.h.op == INIT_BROKEN && n == sizeof(msg.broken)) {
 		broken_text(&msg.broken, text);
 		fail_set(f, SUP_E_SYSTEM, (int)(msg.broken.errnum & 0xfff), text);
@@ -335,7 +341,7 @@ bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
 	sys_close(&sb->userns);
 	if (sb->pid > 0)
 		return false;
-	bool home = disk_image_release(&sb->home), scratch = disk_image_release(&sb->scratch);
+	bool home = image_release(&sb->home), scratch = image_release(&sb->scratch);
 	if (sb->has_cgroup && cgroup_remove(&h->cgroup, sb->name) == 0)
 		sb->has_cgroup = false;
 	if (!home || !scratch || sb->has_cgroup)

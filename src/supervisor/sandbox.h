@@ -29,9 +29,14 @@ struct sandbox {
 	int pidfd;
 	int control; /* our end of init's control socket */
 	int userns;  /* the sandbox's own, until it is claimed */
+	enum {
+		SANDBOX_IS_NEW,
+		SANDBOX_IS_PREPARED,
+		SANDBOX_IS_READY
+	} stage; /* what init has said */
 	bool has_lease, has_cgroup;
 	uint32_t lease;
-	struct disk_image home, scratch;
+	struct image home, scratch;
 };
 
 struct sandbox_spec {

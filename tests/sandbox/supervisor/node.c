@@ -314,7 +314,8 @@ static void find_groups(const struct node *n, const char *what)
 	str_format(name, sizeof(name), "brig-%02x%02x%02x%02x%02x%02x", hash[0], hash[1], hash[2],
 	        hash[3], hash[4], hash[5]);
 	str_format(path, sizeof(path),
-	        "find /sys/fs/cgroup -type d -name '%s*' | grep -q . && exit 1; exit 0", name);
+	        "find /sys/fs/cgroup -type d -name '%s*' 2>/dev/null | grep -q . && exit 1; exit 0",
+	        name);
 	pid_t pid = fork();
 	if (pid == 0) {
 		execl("/bin/sh", "sh", "-c", path, NULL);
