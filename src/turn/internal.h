@@ -122,6 +122,7 @@ void accounting_started(struct turn *t, bool started_container);
 
 /* ---- reply.c ---- */
 
+void reply_init(struct turn *t);
 void reply_begin(struct turn *t);
 /* false: the event ended the reply, and t->cut says how. */
 bool reply_feed(struct turn *t, const struct stream_event *ev);

@@ -23,6 +23,11 @@
 #define PARTS_MAX      1024 /* of an item */
 #define ITEMS_MAX      1024
 
+void reply_init(struct turn *t)
+{
+	buf_init(&t->w.text, PART_BYTES_MAX);
+}
+
 void reply_begin(struct turn *t)
 {
 	t->cut = CUT_NONE;

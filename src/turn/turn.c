@@ -38,7 +38,7 @@ struct turn *turn_new(struct conversation *c, const struct turn_options *o)
 	t->c = c;
 	t->o = *o;
 	buf_init(&t->texts, TEXTS_MAX);
-	buf_init(&t->w.text, (size_t)32 * 1024 * 1024);
+	reply_init(t);
 	buf_init(&t->shown[0], UINT32_MAX);
 	buf_init(&t->shown[1], UINT32_MAX);
 	return t;
