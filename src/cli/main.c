@@ -198,7 +198,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (strcmp(argv[1], "--version") == 0)
-		argv[1] = (char[]){"version"};
+		return cli_version(argc - 1, argv + 1);
 	for (i = 0; i < N_COMMANDS; i++)
 		if (strcmp(argv[1], commands[i].name) == 0)
 			return commands[i].run(argc - 1, argv + 1);

@@ -7,11 +7,13 @@
  * then this process becomes the supervisor and starts the gateways, which alone read what clients
  * send. It leaves supervisor_run() when all is gone.
  */
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/folder.h"
 #include "cli/image.h"
+#include "cli/plain.h"
 #include "cli/settings.h"
 #include "cli/spawn.h"
 
@@ -136,14 +138,28 @@ static int serve(struct server *s, const struct serve_flags *f, struct error *er
 		return r;
 	log_init("supervisor", LOG_INFO);
 	signal(SIGHUP, on_hangup);
-	r = supervisor_run(&s->values.sup, spawn_gateway, &s->spawn, err);
+	if (geteuid() == 0)
+		r = supervisor_run(&s->values.sup, spawn_gateway, &s->spawn, err);
+	else
+		r = plain_run(&s->values.sup, s->folder, spawn_gateway, &s->spawn, err);
 	folder_remove_url(s->folder);
 	return r;
+}
+
+static int print_example(void)
+{
+	struct buf text = BUF_INIT(1 << 20);
+
+	config_write_example(&text);
+	fputs(buf_cstr(&text), stdout);
+	buf_free(&text);
+	return 0;
 }
 
 int cli_serve(int argc, char **argv)
 {
 	struct serve_flags f = {0};
+	bool example = false;
 	const struct cli_flag flags[] = {
 	        {"--config", "FILE",
 	                "brig.yaml; without it, providers whose key is in the environment",
@@ -152,6 +168,8 @@ int cli_serve(int argc, char **argv)
 	                "instead of the configuration's (127.0.0.1:8484); port 0: any", &f.listen,
 	                NULL},
 	        {"--data", "DIR", "files, keys and sockets (/var/lib/brig)", &f.data, NULL},
+	        {"--example", NULL, "print a brig.yaml with every setting, and end", NULL,
+	                &example},
 	};
 	const struct cli_usage usage = {
 	        .line = "brig serve [--config FILE] [--listen ADDR:PORT] [--data DIR]",
@@ -172,6 +190,8 @@ int cli_serve(int argc, char **argv)
 		return end;
 	if (at < argc)
 		return cli_wrong(&usage, "serve takes no argument: %s", argv[at]);
+	if (example)
+		return print_example();
 	if (serve(&s, &f, &err) < 0)
 		end = cli_fail(&err);
 	settings_free(s.settings);

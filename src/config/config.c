@@ -115,8 +115,7 @@ static const struct field container_fields[] = {
         {"pool", FIELD_CUSTOM, 0, 0, 0, "0", "prepared ahead of use", read_pool},
         {"sleep_after", FIELD_MS, AT(sleep_after_ms), 0, 31 * DAY, "300s",
                 "without a command; 0: never", NULL},
-        {"keep_days", FIELD_COUNT, AT(keep_days), 1, 36500, "30", "files, after the last use",
-                NULL},
+        {"keep_days", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"durability", FIELD_CUSTOM, 0, 0, 0, "crash",
                 "crash: files survive brig's death; power: the machine's too", read_durability},
         {"price_per_second", FIELD_MONEY, AT(price_per_second), 0, 0, "0.0001", "dollars", NULL},
@@ -179,16 +178,6 @@ static int read_limits(struct loader *l, const struct yaml_node *n, void *target
 
 	return fields_read(
 	        l, n, limit_fields, sizeof(limit_fields) / sizeof(struct field), &c->limits);
-}
-
-static int read_logging(struct loader *l, const struct yaml_node *n, void *target)
-{
-	static const struct field fields[] = {
-	        {"store_content", FIELD_BOOL, offsetof(struct config, store_content), 0, 0, NULL,
-	                NULL, NULL},
-	};
-
-	return fields_read(l, n, fields, 1, target);
 }
 
 /* Ids up to the last lease must fit, and the lowest are people's. */
@@ -306,8 +295,8 @@ static const struct field root_fields[] = {
         {"models", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_models},
         {"container", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_container},
         {"limits", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_limits},
-        {"logging", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_logging},
         {"ids", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_ids},
+        {"logging", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"region", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"egress", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"guardrails", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
@@ -326,6 +315,7 @@ static void set_defaults(struct loader *l)
 	struct config *c = l->c;
 
 	c->store_content = true;
+	c->container.keep_days = 30;
 	c->id_base = ID_BASE;
 	fields_preset(l, root_fields, N_ROOT, c);
 	fields_preset(l, container_fields, N_CONTAINER, &c->container);
@@ -477,7 +467,7 @@ static const char example_lists[] =
         "#data: /var/lib/brig\n"
         "\n"
         "# Who may ask. Without this list there is one key, in the file `key` of the data folder.\n"
-        "#keys: [{key: at-least-16-letters, account: default, workspace: default, admin: false}]\n"
+        "#keys: [{key: at-least-16-letters, account: default, workspace: default}]\n"
         "\n"
         "# Who answers. base_url is what stands before /chat/completions. The key comes from one "
         "of\n"
@@ -507,8 +497,6 @@ int config_write_example(struct buf *out)
 	              "4g]\n\nlimits:\n");
 	fields_write(out, limit_fields, N_LIMIT, 2);
 	buf_printf(out,
-	        "\nlogging:\n"
-	        "  store_content: true          # keep what was said, not only that it was\n"
 	        "\n"
 	        "# Numeric ids of the gateway, of stored files and of sandboxes: this one and up "
 	        "to 300 million\n"

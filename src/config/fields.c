@@ -231,7 +231,7 @@ static int read_bool(struct loader *l, const struct yaml_node *n, bool *ret)
 	} words[] = {{"true", true}, {"false", false}, {"on", true}, {"off", false}};
 	size_t i;
 
-	for (i = 0; n->type == YAML_SCALAR && n->plain && i < 4; i++) {
+	for (i = 0; n->type == YAML_SCALAR && i < 4; i++) {
 		if (strcmp(n->text, words[i].word) == 0) {
 			*ret = words[i].value;
 			return 0;

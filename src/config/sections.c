@@ -122,7 +122,7 @@ static int read_key(struct loader *l, const struct yaml_node *n, size_t i)
 	        {"key", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_key_text},
 	        {"account", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_account},
 	        {"workspace", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_workspace},
-	        {"admin", FIELD_BOOL, offsetof(struct config_key, admin), 0, 0, NULL, NULL, NULL},
+	        {"admin", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
 	};
 	struct config_key *k = &l->c->keys[i];
 	size_t j;

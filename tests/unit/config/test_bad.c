@@ -116,12 +116,14 @@ static const struct {
         {"limits: {max_timeout: 1s}\n",
                 "brig.yaml:1:23: limits.max_timeout: timeout must not be above max_timeout",
                 "limits.max_timeout"},
-        {"logging: {store_content: 1}\n",
-                "brig.yaml:1:26: logging.store_content: expected true or false (on and off count "
-                "too)",
-                "logging.store_content"},
+        {"logging: {store_content: false}\n", "brig.yaml:1:1: logging: not in this version",
+                "logging"},
+        {"container: {keep_days: 7}\n", "brig.yaml:1:13: container.keep_days: not in this version",
+                "container.keep_days"},
         /* keys of clients */
         {"keys: []\n", "brig.yaml:1:7: keys: is empty; without this list one key is made", "keys"},
+        {"keys: [{key: aaaaaaaaaaaaaaaa, admin: true}]\n",
+                "brig.yaml:1:32: keys[0].admin: not in this version", "keys[0].admin"},
         {"keys: [{account: a}]\n", "brig.yaml:1:8: keys[0]: key is missing", "keys[0]"},
         {"keys: [{key: short}]\n",
                 "brig.yaml:1:14: keys[0].key: must be 16 to 4096 printable ASCII characters, no "

@@ -99,7 +99,7 @@ static void test_everything(void **state)
 	        "cgroups: v1\n"
 	        "keys:\n"
 	        "- key: sixteen-letters-1\n"
-	        "- {key: 'sixteen-letters-2', account: acme, workspace: dev_2, admin: true}\n"
+	        "- {key: 'sixteen-letters-2', account: acme, workspace: dev_2}\n"
 	        "providers:\n"
 	        "- name: a\n"
 	        "  dialect: openai-chat\n"
@@ -116,7 +116,7 @@ static void test_everything(void **state)
 	        "container: {memory: 4g, memory_allowed: [16g, 1G], cpus: 0.5, home: 64m, "
 	        "sleep_after: 0, durability: power, price_per_second: 0.000000000001}\n"
 	        "limits: {timeout: 1500ms, max_timeout: 10m, turn: 1h, tool_calls: 4}\n"
-	        "logging: {store_content: false}\n"
+
 	        "ids: {base: 1048576}\n",
 	        env, files);
 	uint8_t hash[32];
@@ -136,7 +136,6 @@ static void test_everything(void **state)
 	assert_false(c->keys[0].admin);
 	assert_string_equal(c->keys[1].account, "acme");
 	assert_string_equal(c->keys[1].workspace, "dev_2");
-	assert_true(c->keys[1].admin);
 	assert_int_equal(c->n_providers, 5); /* the environment's are not added to a list */
 	assert_string_equal(c->providers[0].base_url, "http://127.0.0.1:1/v1");
 	assert_string_equal(c->providers[0].api_key, "from-env");
@@ -167,7 +166,6 @@ static void test_everything(void **state)
 	assert_int_equal(c->limits.max_timeout_ms, 600000);
 	assert_int_equal(c->limits.turn_ms, 3600000);
 	assert_int_equal(c->limits.tool_calls, 4);
-	assert_false(c->store_content);
 	assert_int_equal(c->id_base, 1048576);
 	config_free(c);
 }
