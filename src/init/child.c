@@ -44,9 +44,9 @@ static void try(int rc, const char *step)
 }
 
 /*
- * The files of a process that may not be dumped belong to root (the host's, where the supervisor made
- * init's image unreadable), so for the length of one write this one may be: it still has init's id, which
- * no guest can have.
+ * The files of a process that may not be dumped belong to root (the host's, where the supervisor
+ * made init's image unreadable), so for the length of one write this one may be: it still has
+ * init's id, which no guest can have.
  */
 static void set_oom_score(void)
 {
@@ -98,22 +98,26 @@ static void set_limits(void)
 
 /*
  * As many processors as the container has, so that nproc and thread pools see its share and not the
- * host's. Which ones changes from command to command, so that containers do not pile up on the
- * first.
+ * host's: the one that the kernel has just chosen for this child, as the least busy, and those
+ * after it.
  */
-static void set_processors(const struct command *c)
+static void set_processors(void)
 {
 	uint64_t have[16] = {0}, want[16] = {0};
 	long bytes = syscall(SYS_sched_getaffinity, 0, sizeof have, have);
-	uint32_t all[1024], n = 0, need = procfiles_processors();
+	uint32_t all[1024], n = 0, here = 0, first = 0, need = procfiles_processors();
 
-	for (uint32_t i = 0; bytes > 0 && i < (uint32_t)bytes * 8; i++)
-		if (have[i / 64] >> (i % 64) & 1)
-			all[n++] = i;
+	syscall(SYS_getcpu, &here, NULL, NULL);
+	for (uint32_t i = 0; bytes > 0 && i < (uint32_t)bytes * 8; i++) {
+		if (!(have[i / 64] >> (i % 64) & 1))
+			continue;
+		first = i == here ? n : first;
+		all[n++] = i;
+	}
 	if (n <= need)
 		return;
 	for (uint32_t i = 0; i < need; i++) {
-		uint32_t cpu = all[((uint32_t)(c->started_ns >> 10) + i) % n];
+		uint32_t cpu = all[(first + i) % n];
 
 		want[cpu / 64] |= 1ULL << (cpu % 64);
 	}
@@ -225,7 +229,7 @@ _Noreturn void child_run(
 		fail("user", -rc);
 	set_descriptors(c, pipes);
 	set_limits();
-	set_processors(c);
+	set_processors();
 	umask(022);
 	setsid();
 	set_identity(&user);

@@ -125,8 +125,9 @@ static int leaf_make(struct leaf **ret)
 }
 
 /*
- * An empty leaf becomes a spare one, or goes. One that was killed always goes: Linux 6.18 counts kills in
- * a group, compares with the count of the parent's group when a child is born in it, and kills the child.
+ * An empty leaf becomes a spare one, or goes. One that was killed always goes: Linux 6.18 counts
+ * kills in a group, compares with the count of the parent's group when a child is born in it, and
+ * kills the child.
  */
 static void leaf_retire(struct leaf *leaf)
 {

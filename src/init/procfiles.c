@@ -64,32 +64,40 @@ static void text_store(enum file file)
 		(void)!ftruncate(proc.fds[file], (off_t)proc.len);
 }
 
-/* The number behind `key` in a file of lines "key number"; key "" is the file's first number. */
-static uint64_t number_in(int fd, const char *key)
+/* What a small file says now, NUL-terminated; "" when there is none. */
+static const char *read_text(int fd)
 {
-	char buf[4096];
+	static char buf[4096];
 	ssize_t n = fd < 0 ? -1 : pread(fd, buf, sizeof buf - 1, 0);
-	size_t len = strlen(key);
-	const char *at = buf;
 
-	if (n <= 0)
-		return 0;
-	buf[n] = 0;
-	while (at && (strncmp(at, key, len) || (len && at[len] != ' '))) {
-		at = strchr(at, '\n');
-		at = at ? at + 1 : NULL;
+	buf[n < 0 ? 0 : n] = 0;
+	return buf;
+}
+
+/* The number behind `key` in lines of "key number", or 0; either key will do. */
+static uint64_t number_in(const char *text, const char *key, const char *other_key)
+{
+	for (const char *line = text; *line;) {
+		size_t len = strcspn(line, " \n");
+		const char *end = strchr(line, '\n');
+
+		if ((len == strlen(key) && !memcmp(line, key, len)) ||
+		        (len == strlen(other_key) && !memcmp(line, other_key, len)))
+			return strtoull(line + len, NULL, 10);
+		line = end ? end + 1 : line + strlen(line);
 	}
-	return at ? strtoull(at + len, NULL, 10) : 0;
+	return 0;
 }
 
 /* Time that the container's processes have used, in clock ticks of 10 ms. */
 static void used_ticks(uint64_t *ret_user, uint64_t *ret_system)
 {
 	struct rusage u = {0};
+	const char *text = read_text(proc.cpu_stat);
 
-	if (proc.cpu_stat >= 0) {
-		*ret_user = number_in(proc.cpu_stat, "user_usec") / 10000;
-		*ret_system = number_in(proc.cpu_stat, "system_usec") / 10000;
+	if (*text) {
+		*ret_user = number_in(text, "user_usec", "user_usec") / 10000;
+		*ret_system = number_in(text, "system_usec", "system_usec") / 10000;
 		return;
 	}
 	getrusage(RUSAGE_CHILDREN, &u);
@@ -99,23 +107,26 @@ static void used_ticks(uint64_t *ret_user, uint64_t *ret_system)
 
 static void write_meminfo(void)
 {
-	uint64_t used = number_in(proc.memory_usage, "");
-	uint64_t cached = number_in(proc.memory_stat, "total_cache"); /* v1 */
-	uint64_t total = proc.memory;
+	uint64_t total = proc.memory, used = strtoull(read_text(proc.memory_usage), NULL, 10);
+	const char *text = read_text(proc.memory_stat);
+	uint64_t cached = number_in(text, "total_cache", "file");
+	uint64_t shared = number_in(text, "shmem", "shmem");
 
-	if (!cached)
-		cached = number_in(proc.memory_stat, "file");
 	used = used < total ? used : total;
 	cached = cached < used ? cached : used;
+	shared = shared < cached ? shared : cached;
 	text_clear();
 	text_add("MemTotal:       %8llu kB\n", (unsigned long long)total / 1024);
 	text_add("MemFree:        %8llu kB\n", (unsigned long long)(total - used) / 1024);
-	text_add("MemAvailable:   %8llu kB\n", (unsigned long long)(total - used + cached) / 1024);
+	/* What is in a tmpfs is cached too, but there is no swap that it could go to. */
+	text_add("MemAvailable:   %8llu kB\n",
+	        (unsigned long long)(total - used + cached - shared) / 1024);
 	text_add("Buffers:        %8d kB\n", 0);
 	text_add("Cached:         %8llu kB\n", (unsigned long long)cached / 1024);
-	text_add("SwapCached:     %8d kB\n", 0);
-	text_add("SwapTotal:      %8d kB\nSwapFree:       %8d kB\n", 0, 0);
-	text_add("Shmem:          %8d kB\nSReclaimable:   %8d kB\n", 0, 0);
+	text_add("SwapCached:     %8d kB\nSwapTotal:      %8d kB\nSwapFree:       %8d kB\n", 0, 0,
+	        0);
+	text_add("Shmem:          %8llu kB\n", (unsigned long long)shared / 1024);
+	text_add("SReclaimable:   %8d kB\n", 0);
 	text_store(MEMINFO);
 }
 
