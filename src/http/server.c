@@ -76,19 +76,6 @@ static void server_on_accept_pause(evutil_socket_t fd, short what, void *arg)
 		server_accepting(s, true);
 }
 
-/* Whether there is room for one more, if need be in place of the one that was idle longest. */
-static bool server_has_room(struct http_server *s)
-{
-	struct http_conn *idle = TAILQ_FIRST(&s->timed[TIMER_IDLE]);
-
-	if (s->n_conns < s->o.max_connections)
-		return true;
-	if (!idle)
-		return false;
-	http_conn_close(idle);
-	return true;
-}
-
 static void server_on_accept(evutil_socket_t fd, short what, void *arg)
 {
 	struct timeval pause = {0, ACCEPT_PAUSE_MS * 1000};
@@ -100,7 +87,7 @@ static void server_on_accept(evutil_socket_t fd, short what, void *arg)
 
 	(void)what;
 	for (i = 0; i < ACCEPT_BURST; i++) {
-		if (!server_has_room(s)) {
+		if (s->n_conns >= s->o.max_connections && TAILQ_EMPTY(&s->timed[TIMER_IDLE])) {
 			server_accepting(s, false); /* http_server_forget goes on */
 			return;
 		}
@@ -117,6 +104,9 @@ static void server_on_accept(evutil_socket_t fd, short what, void *arg)
 			event_add(&s->accept_event, &pause);
 			return;
 		}
+		/* In place of the one that was idle longest, where there is no room. */
+		if (s->n_conns >= s->o.max_connections)
+			http_conn_close(TAILQ_FIRST(&s->timed[TIMER_IDLE]));
 		http_conn_new(s, conn, &peer);
 	}
 }

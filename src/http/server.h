@@ -13,7 +13,9 @@
  * handler answers, at once or later. An exchange lives until on_gone, which is called exactly once,
  * after which the pointer is dead. A client that closes (also half-closes) while the exchange is
  * open is noticed within the loop step, whether or not reading is paused: on_gone with
- * HTTP_GONE_CLIENT.
+ * HTTP_GONE_CLIENT. (Where it sent more than the kernel keeps and nobody reads, its end stands
+ * behind those bytes and is noticed with the next write, or when reading goes on.) One that closes
+ * its half and is answered within the same step still gets its answer.
  */
 #ifndef BRIG_HTTP_SERVER_H
 #define BRIG_HTTP_SERVER_H

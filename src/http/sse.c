@@ -225,7 +225,8 @@ bool sse_end(struct sse_reader *r)
 
 int sse_write(struct buf *out, const char *event, struct str data)
 {
-	if (data.n > 0 && sse_line_end(data.p, data.n) < data.n)
+	if (sse_line_end(data.p, data.n) < data.n ||
+	        (event && sse_line_end(event, strlen(event)) < strlen(event)))
 		return -ERR_INVALID;
 	if (event) {
 		buf_puts(out, "event: ");

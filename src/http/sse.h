@@ -31,8 +31,8 @@ int sse_feed(struct sse_reader *r, const void *data, size_t n, struct error *err
  * if there was one. */
 bool sse_end(struct sse_reader *r);
 
-/* Writer: "event: NAME\n" (when name is not NULL) "data: …\n\n". data must hold no line break (JSON
- * never does). */
+/* Writer: "event: NAME\n" (when name is not NULL) "data: …\n\n". data and NAME must hold no line
+ * break (JSON never does): else -ERR_INVALID, and nothing is written. */
 int sse_write(struct buf *out, const char *event, struct str data);
 
 #endif
