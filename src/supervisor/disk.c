@@ -56,6 +56,11 @@ struct disk {
 	struct image image_loops[SUP_MAX_IMAGES];
 	uint64_t counter;
 	bool by_path;
+	/* One of each made ahead of time, when there was nothing else to do. */
+	char spare_home[32]; /* its name in scratch/; "": none */
+	struct image spare_scratch;
+	int spare_scratch_mount; /* -1: none */
+	bool spare_failed;       /* until the next sandbox is made */
 };
 
 /* ---- homes ---- */
@@ -99,14 +104,20 @@ static int image_copy(struct disk *d, int template, char name[32])
 	return steal_fd(fd);
 }
 
+/* A new home, whole or not there, also after power was lost where that is promised. */
 static int home_create(struct disk *d, const char *name)
 {
 	char made[32];
-	_cleanup_close_ int fd = image_copy(d, d->home_template, made);
+	_cleanup_close_ int fd = -1;
+	if (d->spare_home[0]) {
+		memcpy(made, d->spare_home, sizeof(made));
+		d->spare_home[0] = '\0';
+		fd = openat(d->scratch, made, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	}
+	if (fd < 0)
+		fd = image_copy(d, d->home_template, made);
 	if (fd < 0)
 		return fd;
-	/* Under its own name it is whole or not there, also after power was lost where that is
-	 * promised. */
 	if ((d->cfg->durable_power && fsync(fd) < 0) ||
 	        renameat(d->scratch, made, d->homes, name) < 0 ||
 	        (d->cfg->durable_power && fsync(d->homes) < 0)) {
@@ -281,6 +292,48 @@ static int overlay_mount(struct disk *d, int lower, int scratch)
 	return overlay_by_path(d, lower, scratch);
 }
 
+static int scratch_make(struct disk *d, struct image *ret, int *ret_mount, struct fail *f)
+{
+	char name[32];
+	_cleanup_close_ int fd = image_copy(d, d->scratch_template, name);
+	if (fd < 0)
+		return fail_set(f, SUP_E_SYSTEM, fd, "make scratch");
+	unlinkat(d->scratch, name, 0);
+	struct image img = IMAGE_NONE;
+	int r = image_attach(fd, false, &img);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "loop device of scratch");
+	int mnt = image_mount_ext4(&img, false);
+	if (mnt < 0) {
+		sys_close(&img.fd);
+		return fail_set(f, SUP_E_SYSTEM, mnt, "mount scratch");
+	}
+	*ret = img;
+	*ret_mount = mnt;
+	return 0;
+}
+
+bool disk_wants_spare(const struct disk *d)
+{
+	return d->stage >= 0 && !d->spare_failed &&
+	       (!d->spare_home[0] || d->spare_scratch_mount < 0);
+}
+
+void disk_make_spare(struct disk *d)
+{
+	struct fail f;
+	if (d->spare_scratch_mount < 0) {
+		d->spare_failed =
+		        scratch_make(d, &d->spare_scratch, &d->spare_scratch_mount, &f) < 0;
+		return;
+	}
+	/* Written out now, it need not be when it is attached. */
+	_cleanup_close_ int fd = image_copy(d, d->home_template, d->spare_home);
+	d->spare_failed = fd < 0 || fdatasync(fd) < 0;
+	if (fd < 0)
+		d->spare_home[0] = '\0';
+}
+
 int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct image *ret,
         int *ret_mount, struct fail *f)
 {
@@ -290,25 +343,18 @@ int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, str
 	        clone_mount(d, name, userns, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (lower < 0)
 		return fail_set(f, SUP_E_SYSTEM, lower, "clone base image");
-	_cleanup_close_ int fd = image_copy(d, d->scratch_template, name);
-	if (fd < 0)
-		return fail_set(f, SUP_E_SYSTEM, fd, "make scratch");
-	unlinkat(d->scratch, name, 0);
-	struct image img = IMAGE_NONE;
-	int r = image_attach(fd, false, &img);
-	if (r < 0)
-		return fail_set(f, SUP_E_SYSTEM, r, "loop device of scratch");
-	_cleanup_close_ int scratch = image_mount_ext4(&img, false);
-	if (scratch < 0) {
-		r = scratch;
-		sys_close(&img.fd);
-		return fail_set(f, SUP_E_SYSTEM, r, "mount scratch");
+	_cleanup_close_ int scratch = steal_fd(d->spare_scratch_mount);
+	d->spare_failed = false;
+	if (scratch >= 0) {
+		*ret = d->spare_scratch;
+		d->spare_scratch.fd = -1;
+	} else if (scratch_make(d, ret, &scratch, f) < 0) {
+		return -1;
 	}
-	*ret = img;
 	if (fchownat(scratch, "up", owner, owner, 0) < 0 ||
 	        fchownat(scratch, "wk", owner, owner, 0) < 0)
 		return fail_set(f, SUP_E_SYSTEM, errno, "give scratch to the lease");
-	r = overlay_mount(d, lower, scratch);
+	int r = overlay_mount(d, lower, scratch);
 	if (r < 0)
 		return fail_set(f, SUP_E_SYSTEM, r, "mount root");
 	*ret_mount = r;
@@ -556,6 +602,7 @@ int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err
 	        .stage = -1,
 	        .home_template = -1,
 	        .scratch_template = -1};
+	d->spare_scratch.fd = d->spare_scratch_mount = -1;
 	for (int i = 0; i < SUP_MAX_IMAGES; i++)
 		d->image_loops[i].fd = -1;
 	int r = disk_fill(d, err);
@@ -577,6 +624,9 @@ struct disk *disk_free(struct disk *d)
 		sys_close(&d->stage);
 		umount2(path, MNT_DETACH);
 	}
+	sys_close(&d->spare_scratch_mount);
+	for (int i = 0; i < 1000 && !image_release(&d->spare_scratch); i++)
+		usleep(1000);
 	if (d->scratch >= 0)
 		folder_empty(d->scratch);
 	for (int i = 0; i < SUP_MAX_IMAGES; i++)

@@ -47,6 +47,11 @@ int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, str
 /* A detached, read-only mount of the device nodes, ids mapped by `userns`. */
 int disk_dev_mount(struct disk *d, int userns, int *ret_mount, struct fail *f);
 
+/* A home and a scratch layer may be made ahead of time, in moments with nothing else to do: while
+ * disk_wants_spare, each call makes one. */
+bool disk_wants_spare(const struct disk *d);
+void disk_make_spare(struct disk *d);
+
 enum disk_room { DISK_ROOMY, DISK_RESERVE, DISK_HALF_RESERVE };
 /* Whether free space is under the reserve (5 % or 2 GiB, the larger), or under half of it. */
 enum disk_room disk_room(const struct disk *d);

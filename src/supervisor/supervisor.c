@@ -274,7 +274,12 @@ static void turn(struct supervisor *s, uint64_t most)
 	struct epoll_event ev[64];
 	int due = live_tick(s->live);
 	gateways_drop(s);
-	int n = epoll_pwait(s->epoll, ev, 64, (uint64_t)due < most ? due : (int)most, &s->old_mask);
+	if ((uint64_t)due > most)
+		due = (int)most;
+	bool spare = s->cfg->sandbox && !s->draining && due > 0 && disk_wants_spare(s->host.disk);
+	int n = epoll_pwait(s->epoll, ev, 64, spare ? 0 : due, &s->old_mask);
+	if (n == 0 && spare)
+		disk_make_spare(s->host.disk);
 	for (int i = 0; i < n; i++) {
 		uint64_t id = ev[i].data.u64;
 		if (id < ID_SIGNAL)
