@@ -88,12 +88,17 @@ static void feed_plain(struct turn_run *t, enum turn_event_type type)
 static void answer_headers(struct turn_run *t)
 {
 	struct turn_totals totals;
+	char text[24];
 
 	turn_totals(t->turn, clock_mono_ms(), &totals);
 	http_response_header(t->x, "X-Generation-Id", t->who.id);
 	http_response_header(t->x, "X-Request-Id", t->who.id);
 	if (totals.commands_started && t->ended && t->status >= 400)
 		http_response_header(t->x, "X-Should-Retry", "false");
+	if (t->failure.retry_after_ms > 0 && t->ended && t->status >= 400) {
+		str_format(text, sizeof(text), "%d", (t->failure.retry_after_ms + 999) / 1000);
+		http_response_header(t->x, "Retry-After", text);
+	}
 	t->answered = true;
 }
 
@@ -101,15 +106,10 @@ static void answer_headers(struct turn_run *t)
 static void answer_error(struct turn_run *t)
 {
 	struct buf body = BUF_INIT(65536);
-	char text[24];
 
 	t->status = error_http_status(&t->failure);
 	answer_headers(t);
 	t->finished = true;
-	if (t->failure.retry_after_ms > 0) {
-		str_format(text, sizeof(text), "%d", (t->failure.retry_after_ms + 999) / 1000);
-		http_response_header(t->x, "Retry-After", text);
-	}
 	t->request.api->error_body(&t->failure, t->request.under_v1, &body);
 	http_respond(t->x, t->status, "application/json", (struct str){body.data, body.len});
 	buf_free(&body);
