@@ -20,9 +20,9 @@ KEYS = {"one": "brig-test-key-of-workspace-one", "two": "brig-test-key-of-worksp
         "far": "brig-test-key-of-another-account"}
 UPSTREAM_KEY = "sk-upstream-0123456789abcdef"
 
-# Ids of a server's processes: a range of its own each, so that what it leaves behind is found by its id.
+# Each server of a run has ids of its own.
 ID_STEP = 0x11000000
-ids_given = 0
+ids_given = os.getpid()
 
 
 def wait_for(what, timeout=10, every=0.005, message=None):
@@ -69,9 +69,20 @@ def descendants(pid):
     return found
 
 
+def stat_fields(pid):
+    return pathlib.Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()
+
+
 def cpu_ticks(pid):
-    fields = pathlib.Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()
+    fields = stat_fields(pid)
     return int(fields[11]) + int(fields[12])
+
+
+def start_time(pid):
+    try:
+        return int(stat_fields(pid)[19])
+    except OSError:
+        return None
 
 
 def resident(pid):
@@ -115,7 +126,7 @@ class Server:
         self.data = pathlib.Path(data) if data else self.folder / "data"
         self.log_path = self.folder / "serve.log"
         self.config_path = self.folder / "brig.yaml"
-        self.id_base = 0x20000000 + ID_STEP * (ids_given % 12)
+        self.id_base = 0x10000000 + ID_STEP * (ids_given % 13)
         ids_given += 1
         self.config = {
             "listen": "127.0.0.1:0",
@@ -144,9 +155,10 @@ class Server:
                 self.config[key] = value
         self.env = dict(os.environ, **(env or {}))
         self.args = list(args)
+        self.prefix = []  # a command that execs the server
         self.process = None
         self.url = None
-        self.clean = True
+        self.seen = {}  # every process of ours that was looked at: {pid: start time}
 
     # -- life --
 
@@ -156,7 +168,7 @@ class Server:
             if not folder.exists():
                 folder.mkdir(mode=0o711 if folder == self.data else 0o700)
         target = images / "base.erofs"
-        if not target.exists() and self.config.get("sandbox") != "off":
+        if not target.exists() and self.config.get("sandbox") is not False:
             try:
                 os.link(test_image(), target)
             except OSError as e:
@@ -169,7 +181,7 @@ class Server:
     def start(self, timeout=60):
         self.prepare()
         log = open(self.log_path, "ab")
-        self.process = subprocess.Popen([BRIG, "serve", "--config", str(self.config_path)] + self.args,
+        self.process = subprocess.Popen(self.prefix + [BRIG, "serve", "--config", str(self.config_path)] + self.args,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env,
                                         start_new_session=True)
         log.close()
@@ -197,6 +209,7 @@ class Server:
         """SIGTERM, the exit code, and that nothing is left."""
         if self.process is None:
             return
+        self.own()
         process, self.process = self.process, None
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -212,6 +225,7 @@ class Server:
 
     def kill(self):
         """SIGKILL to the supervisor; everything else must go by itself."""
+        self.own()
         process, self.process = self.process, None
         process.kill()
         process.wait()
@@ -245,21 +259,30 @@ class Server:
     def gateways(self):
         return self.children("brig: gateway")
 
-    def own_ids(self):
-        """Processes of our ids: gateways, and all that runs in sandboxes."""
-        first, end = self.id_base, self.id_base + ID_STEP
-        return {pid: title for pid, (_, title, uids) in process_table().items()
-                if any(first <= u < end for u in uids)}
+    def own(self):
+        """{pid: title} of all that belongs to this server: the supervisor's descendants, and whatever is in its
+        control groups, also after its death. Other servers may run beside it, with the same ids."""
+        if self.process is not None and self.process.poll() is None:
+            for pid in descendants(self.process.pid):
+                self.seen.setdefault(pid, start_time(pid))
+        name = "/" + self.cgroup_name()
+        found = {}
+        for pid, (_, title, _) in process_table().items():
+            with contextlib.suppress(OSError):
+                if name in pathlib.Path("/proc/%d/cgroup" % pid).read_text() or (
+                        pid in self.seen and self.seen[pid] == start_time(pid)):
+                    found[pid] = title
+        return found
 
     def guests(self, text):
         """Processes in our sandboxes whose command line holds the text."""
-        return [pid for pid, title in self.own_ids().items() if text in title and not title.startswith("brig: gateway")]
+        return [pid for pid, title in self.own().items() if text in title and not title.startswith("brig: gateway")]
 
     def cgroup_name(self):
         return "brig-" + hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
 
     def leftovers(self):
-        found = ["process %d %s" % p for p in self.own_ids().items()]
+        found = ["process %d %s" % p for p in self.own().items()]
         data = str(self.data)
         for loop in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
             with contextlib.suppress(OSError):
