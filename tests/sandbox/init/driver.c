@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -787,10 +788,28 @@ static void test_package(void)
 
 	CHECK(prints(r, "runs\nbrigt\nremoved\n"));
 	client_forget(r);
-	r = shell("cd /tmp && mkdir pk && cd pk && printf '[project]\\nname = \"pk\"\\nversion = "
-	          "\"1\"\\n' > pyproject.toml && "
-	          "/usr/bin/python3 -m pip --version | cut -d' ' -f1");
-	CHECK(prints(r, "pip\n"));
+	r = shell("cd /tmp && /usr/bin/python3 - <<'E'\n"
+	          "import zipfile\n"
+	          "z = zipfile.ZipFile('pk-1-py3-none-any.whl', 'w')\n"
+	          "z.writestr('pk.py', 'print(\"imported\")')\n"
+	          "z.writestr('pk-1.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: "
+	          "pk\\nVersion: 1\\n')\n"
+	          "z.writestr('pk-1.dist-info/WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: "
+	          "true\\nTag: py3-none-any\\n')\n"
+	          "z.writestr('pk-1.dist-info/RECORD', '')\n"
+	          "z.close()\n"
+	          "E\n"
+	          "/usr/bin/python3 -m pip install -q --no-index --break-system-packages "
+	          "--root-user-action=ignore "
+	          "./pk-1-py3-none-any.whl && /usr/bin/python3 -c 'import pk'");
+	CHECK(prints(r, "imported\n"));
+	client_forget(r);
+	r = shell("git init -q --bare b.git && git clone -q file://$PWD/b.git w 2>&1; cd w && git "
+	          "config user.email a@b "
+	          "&& git config user.name n && echo x > f && git add f && git commit -qm m && git "
+	          "push -q origin HEAD "
+	          "&& git -C ../b.git rev-list --all --count");
+	CHECK(strstr(out(r), "1\n"));
 	client_forget(r);
 }
 
@@ -904,6 +923,50 @@ static void test_malformed(void)
 	client_forget(r);
 }
 
+static uint32_t random_state = 20261129;
+
+static uint32_t random_below(uint32_t n)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 17;
+	random_state ^= random_state << 5;
+	return random_state % n;
+}
+
+/* Sound messages with a few bytes changed, some cut: init stays, and so does the next channel. */
+static void test_random_messages(void)
+{
+	struct {
+		struct init_run run;
+		char payload[64];
+	} m;
+	struct client_run *r;
+	int channel = sandbox_channel(&sb);
+
+	for (int i = 0; i < 5000; i++) {
+		size_t len = sizeof m.run + 7;
+
+		m.run = sound_run();
+		memcpy(m.payload, "true\0\0", 7);
+		m.run.id = (uint64_t)i;
+		for (uint32_t n = random_below(4); n; n--)
+			((unsigned char *)&m)[random_below((uint32_t)len)] =
+			        (unsigned char)random_below(256);
+		if (random_below(10) == 0)
+			len = random_below((uint32_t)len);
+		if (send(channel, &m, len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ||
+		        random_below(20) == 0) {
+			close(channel);
+			channel = sandbox_channel(&sb);
+		}
+	}
+	close(channel);
+	r = shell("echo unharmed");
+	CHECK(prints(r, "unharmed\n"));
+	client_forget(r);
+	CHECK(is_empty());
+}
+
 static void test_channel_that_does_not_read(void)
 {
 	struct {
@@ -983,6 +1046,121 @@ static void test_end(void)
 	CHECK(gw.closed && !r->done);
 }
 
+/* ---- set-up ---- */
+
+static void change_cgroups(struct init_setup *m)
+{
+	m->cgroups = 9;
+}
+
+static void change_uid(struct init_setup *m)
+{
+	m->init_uid = 0;
+}
+
+static void change_size(struct init_setup *m)
+{
+	m->h.size++;
+}
+
+static void change_op(struct init_setup *m)
+{
+	m->h.op = INIT_CLAIM;
+}
+
+static void change_name(struct init_claim *m)
+{
+	memset(m->hostname, 'a', sizeof m->hostname);
+}
+
+static void change_name_text(struct init_claim *m)
+{
+	memcpy(m->hostname, "a b", 4);
+}
+
+static void change_tmp(struct init_claim *m)
+{
+	m->tmp_mib = 0;
+}
+
+static void change_memory(struct init_claim *m)
+{
+	m->memory_mib = UINT32_MAX;
+}
+
+/* An image that would lead init's mounts and files elsewhere. */
+static void spoil_root(int upper)
+{
+	static const char *const LINKS[][2] = {{"/tmp", "proc"}, {"etc", "dev"},
+	        {"/nowhere", "tmp"}, {"/tmp", "workspace"}, {"../../../../etc", "mnt"}};
+
+	for (size_t i = 0; i < sizeof LINKS / sizeof *LINKS; i++)
+		if (symlinkat(LINKS[i][0], upper, LINKS[i][1]) < 0)
+			abort();
+	if (mkdirat(upper, "etc", 0755) < 0 ||
+	        symlinkat("/tmp/brig-test-canary", upper, "etc/resolv.conf") < 0 ||
+	        symlinkat("/proc/1/environ", upper, "etc/hosts") < 0 ||
+	        fchownat(upper, "etc", SANDBOX_BASE, SANDBOX_BASE, 0) < 0)
+		abort();
+}
+
+static void spoil_root_files(int upper)
+{
+	static const char *const FILES[] = {"proc", "dev", "tmp", "workspace"};
+
+	for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++)
+		close(openat(upper, FILES[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+}
+
+static void test_broken(void)
+{
+	static const struct {
+		struct sandbox_change change;
+		const char *step;
+	} CASES[] = {{{.setup = change_cgroups}, "message"}, {{.setup = change_uid}, "message"},
+	        {{.setup = change_size}, "message"}, {{.setup = change_op}, "message"},
+	        {{.claim = change_name}, "message"}, {{.claim = change_name_text}, "message"},
+	        {{.claim = change_tmp}, "message"}, {{.claim = change_memory}, "message"}};
+
+	for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+		const char *step = sandbox_start_changed(&sb, &CASES[i].change);
+		int status;
+
+		if (strcmp(step, CASES[i].step))
+			printf("# case %zu: %s\n", i, step);
+		CHECK(!strcmp(step, CASES[i].step));
+		status = sandbox_end(&sb);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	}
+}
+
+static void test_hostile_image(void)
+{
+	static const struct sandbox_change CHANGES[] = {
+	        {.root = spoil_root}, {.root = spoil_root_files}};
+
+	for (size_t i = 0; i < sizeof CHANGES / sizeof *CHANGES; i++) {
+		const char *step = sandbox_start_changed(&sb, &CHANGES[i]);
+		struct client_run *r;
+
+		if (*step)
+			printf("# broken at %s\n", step);
+		CHECK(!*step);
+		client_open(&gw, sandbox_channel(&sb));
+		r = shell("stat -f -c %T /proc /dev /tmp /workspace/home; stat -c '%F %a' /proc "
+		          "/dev /tmp "
+		          "/workspace; cat /etc/hostname /etc/resolv.conf; grep -c localhost "
+		          "/etc/hosts");
+		CHECK(prints(r, "proc\ntmpfs\ntmpfs\ntmpfs\ndirectory 555\ndirectory 755\n"
+		                "directory 1777\ndirectory 755\n" SANDBOX_HOSTNAME
+		                "\nnameserver 127.0.0.1\n2\n"));
+		client_forget(r);
+		client_close(&gw);
+		CHECK(sandbox_end(&sb) == 0);
+		CHECK(access("/tmp/brig-test-canary", F_OK) < 0);
+	}
+}
+
 /* ---- figures ---- */
 
 static int compare(const void *a, const void *b)
@@ -1040,6 +1218,7 @@ int main(int argc, char **argv)
 	        {"reach of init", test_reach_of_init}, {"proc and dev", test_proc_and_dev},
 	        {"names", test_names}, {"limits", test_limits}, {"programs", test_programs},
 	        {"package", test_package}, {"malformed messages", test_malformed},
+	        {"random messages", test_random_messages},
 	        {"channel that does not read", test_channel_that_does_not_read},
 	        {"bounded queue", test_queue_is_bounded}, {"many channels", test_many_channels}};
 	const char *only = argc > 3 ? argv[3] : NULL;
@@ -1071,6 +1250,9 @@ int main(int argc, char **argv)
 	client_open(&gw, sandbox_channel(&sb));
 	test_end();
 	client_close(&gw);
+	test_name = "set-up";
+	test_broken();
+	test_hostile_image();
 	measure();
 	sandbox_close();
 	printf("%s: %d checks passed, %d failed\n", argv[1], n_passed, n_failed);

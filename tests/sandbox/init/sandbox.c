@@ -309,7 +309,7 @@ static void map_ids(pid_t pid)
 	write_text(dir, "gid_map", text);
 }
 
-static int make_root(int userns)
+static int make_root(int userns, const struct sandbox_change *change)
 {
 	char path[96];
 	int fs, mount, base, up, work;
@@ -324,6 +324,8 @@ static int make_root(int userns)
 		die("upper folder");
 	up = openat(base, "up", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	work = openat(base, "work", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (change->root)
+		change->root(up);
 	/* A mount can be mapped once, so each sandbox gets its own copy of the lower one. */
 	mount = open_tree(host.lower, "");
 	idmap(mount, userns);
@@ -454,35 +456,57 @@ static void send_fds(int socket, const void *data, size_t len, const int *fds, i
 		close(fds[i]);
 }
 
-static void expect(int control, int op)
+/* Waits for the message. Returns "", or the step that init broke at, or "end". */
+static const char *await(int control, int op)
 {
-	union {
+	static union {
 		struct init_header h;
 		struct init_broken broken;
 	} m;
 	ssize_t n = recv(control, &m, sizeof m, 0);
 
 	if (n >= (ssize_t)sizeof m.h && m.h.op == op)
-		return;
+		return "";
 	if (n == sizeof m.broken && m.h.op == INIT_BROKEN) {
 		errno = (int)m.broken.errnum;
-		die(m.broken.step);
+		return m.broken.step;
 	}
 	errno = EPROTO;
-	die("no answer from init");
+	return "end";
 }
 
-void sandbox_start(struct sandbox *sb)
+/* Makes what INIT_CLAIM brings and sends it. */
+static const char *claim_sandbox(
+        struct sandbox *sb, int userns, const struct sandbox_change *change)
 {
-	struct init_setup setup = {
-	        .h = {INIT_SETUP, sizeof setup, 0}, .cgroups = host.kind, .init_uid = SANDBOX_UID};
 	struct init_claim claim = {.h = {INIT_CLAIM, sizeof claim, 0},
 	        .tmp_mib = 64,
 	        .shm_mib = 32,
 	        .memory_mib = SANDBOX_MEMORY,
 	        .cpu_milli = 1000,
 	        .hostname = SANDBOX_HOSTNAME};
-	int sv[2], init_group, run, userns, dev, home;
+	int root = make_root(userns, change), home;
+	char path[96];
+	const char *step;
+
+	snprintf(path, sizeof path, "%s/home", host.dir);
+	home = open_tree(AT_FDCWD, path);
+	idmap(home, userns);
+	if (change->claim)
+		change->claim(&claim);
+	sb->claim_ns = sandbox_now_ns();
+	send_fds(sb->control, &claim, sizeof claim, (int[]){root, home}, 2);
+	step = await(sb->control, INIT_READY);
+	sb->ready_ns = sandbox_now_ns();
+	return step;
+}
+
+const char *sandbox_start_changed(struct sandbox *sb, const struct sandbox_change *change)
+{
+	struct init_setup setup = {
+	        .h = {INIT_SETUP, sizeof setup, 0}, .cgroups = host.kind, .init_uid = SANDBOX_UID};
+	int sv[2], init_group, run, userns, dev;
+	const char *step;
 	char path[96];
 
 	make_groups(&init_group, &run);
@@ -497,23 +521,27 @@ void sandbox_start(struct sandbox *sb)
 	userns = open(path, O_RDONLY | O_CLOEXEC);
 	dev = open_tree(host.dev, "");
 	idmap(dev, userns);
+	if (change->setup)
+		change->setup(&setup);
 	sb->exec_ns = sandbox_now_ns();
 	if (write(sv[0], "", 1) != 1)
 		die("go");
 	send_fds(sv[0], &setup, sizeof setup, (int[]){dev, run, open_oom()}, 3);
-	expect(sv[0], INIT_PREPARED);
+	step = await(sv[0], INIT_PREPARED);
 	sb->prepared_ns = sandbox_now_ns();
-
-	snprintf(path, sizeof path, "%s/home", host.dir);
-	home = open_tree(AT_FDCWD, path);
-	idmap(home, userns);
-	int root = make_root(userns);
-
+	if (!*step)
+		step = claim_sandbox(sb, userns, change);
 	close(userns);
-	sb->claim_ns = sandbox_now_ns();
-	send_fds(sv[0], &claim, sizeof claim, (int[]){root, home}, 2);
-	expect(sv[0], INIT_READY);
-	sb->ready_ns = sandbox_now_ns();
+	return step;
+}
+
+void sandbox_start(struct sandbox *sb)
+{
+	const struct sandbox_change none = {0};
+	const char *step = sandbox_start_changed(sb, &none);
+
+	if (*step)
+		die(step);
 }
 
 int sandbox_channel(const struct sandbox *sb)

@@ -32,6 +32,18 @@ uint64_t sandbox_now_ns(void);
  * the host has no such cgroup hierarchy. */
 bool sandbox_open(enum init_cgroups kind, const char *sbx);
 
+/* What a test would have other than it should be; each may be NULL. */
+struct sandbox_change {
+	void (*setup)(struct init_setup *m);
+	void (*claim)(struct init_claim *m);
+	void (*root)(int upper); /* a directory whose files cover those of the image */
+};
+
+/* Starts init and takes it to READY. Returns "", or the step at which it said INIT_BROKEN, or "end"
+ * when it just ended; sandbox_end() is due in each case. */
+const char *sandbox_start_changed(struct sandbox *sb, const struct sandbox_change *change);
+
+/* The same with nothing changed and no excuse. */
 void sandbox_start(struct sandbox *sb);
 
 /* Brings init a new channel. Returns the gateway's end. */
