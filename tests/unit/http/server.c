@@ -1011,7 +1011,7 @@ static void test_stalled_client(void **state)
 		ASK(GET("/stream"));
 		LOOP_UNTIL(serve.n_records == 1, 1000);
 		r = serve.records[0];
-		for (i = 0; i < 16; i++)
+		for (i = 0; i < 48; i++)
 			http_write(r->x, (struct str){piece, 1 << 20});
 		/* A client that takes a little again and again is slow, not gone. */
 		for (i = 0; i < 10; i++) {
