@@ -1,7 +1,7 @@
 /*
  * Paths → handlers. Everything under /api/v1 and /v1 needs a key; which key it is decides account
- * and workspace before any handler runs. An id in a path is [A-Za-z0-9_.-]; anything else (slashes
- * in disguise too) matches no route and is a 404.
+ * and workspace before any handler runs. An id in a path is [A-Za-z0-9_.:-]; anything else (slashes
+ * in disguise too) matches no route and is a 404. Only the name of a model may hold more.
  */
 #include "gateway/internal.h"
 
@@ -12,7 +12,7 @@
 
 struct route_entry {
 	const char *method;
-	const char *path; /* below /api/v1 or /v1; {} is one segment */
+	const char *path; /* below /api/v1 or /v1; {} is one segment, {*} at the end all the rest */
 	void (*handle)(struct request *r);
 };
 
@@ -24,8 +24,7 @@ static void responses_create(struct request *r)
 static const struct route_entry routes[] = {
         {"POST", "/responses", responses_create},
         {"GET", "/models", models_list},
-        {"GET", "/models/{}", models_get},
-        {"GET", "/models/{}/{}", models_get},
+        {"GET", "/models/{*}", models_get},
         {"POST", "/containers", containers_create},
         {"GET", "/containers", containers_list},
         {"GET", "/containers/{}", containers_get},
@@ -49,6 +48,10 @@ static bool path_match(const char *pattern, struct str path, struct str params[2
 			i++;
 			p++;
 			continue;
+		}
+		if (p[1] == '*') {
+			params[n] = (struct str){path.p + i, path.n - i};
+			return i < path.n;
 		}
 		size_t begin = i;
 
