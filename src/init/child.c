@@ -78,8 +78,12 @@ static void set_descriptors(const struct command *c, const struct child_pipes *p
 
 static void set_identity(const struct user *u)
 {
-	const uint32_t caps = u->uid == 0 ? confine_guest_capabilities : 0;
+	const uint32_t all = confine_guest_capabilities, caps = u->uid == 0 ? all : 0;
 
+	/* The pipes become the user's, or it could not open /dev/stdout and /dev/stderr. */
+	try(sys_set_capabilities(all, all), "user");
+	try(fchown(STDOUT_FILENO, u->uid, u->gid), "user");
+	try(fchown(STDERR_FILENO, u->uid, u->gid), "user");
 	try((int)syscall(SYS_setgroups, u->n_groups, u->groups), "user");
 	try((int)syscall(SYS_setresgid, u->gid, u->gid, u->gid), "user");
 	try((int)syscall(SYS_setresuid, u->uid, u->uid, u->uid), "user");

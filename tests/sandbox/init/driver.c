@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -209,6 +210,32 @@ static void test_standard_input(void)
 	r = start((struct client_command){.shell = "cat", .standard_input = p[0], .memfd = true});
 	close(p[0]);
 	CHECK(client_wait(&gw, r, LONG_MS) && prints(r, "given\n"));
+	client_forget(r);
+}
+
+/* A file of the host as standard input can be read, but is no way to open anything outside. */
+static void test_outside_file(void)
+{
+	bool landlock = syscall(SYS_landlock_create_ruleset, NULL, 0, 1) >= 2;
+	char path[] = "/tmp/brig-test-file-XXXXXX";
+	int fd = mkstemp(path);
+	struct client_run *r;
+
+	CHECK(fd >= 0 && write(fd, "outside\n", 8) == 8 && fchmod(fd, 0644) == 0 &&
+	        lseek(fd, 0, SEEK_SET) == 0);
+	unlink(path);
+	r = start((struct client_command){
+	        .shell = "cat; cat /proc/self/fd/0 >/dev/null 2>&1 || echo refused",
+	        .standard_input = fd});
+	CHECK(client_wait(&gw, r, LONG_MS));
+	CHECK(prints(r, landlock ? "outside\nrefused\n" : "outside\n"));
+	client_forget(r);
+	close(fd);
+	r = run((struct client_command){
+	        .shell = "echo o > /dev/stdout; echo e > /dev/stderr; cat /dev/stdin",
+	        .user = "1000",
+	        .cwd = "/"});
+	CHECK(prints(r, "o\n") && !strcmp(err(r), "e\n"));
 	client_forget(r);
 }
 
@@ -1207,18 +1234,18 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} TESTS[] = {{"exit codes", test_exit_codes}, {"signals", test_signals},
 	        {"output", test_output}, {"scripts", test_scripts},
-	        {"standard input", test_standard_input}, {"environment", test_environment},
-	        {"working directory", test_working_directory}, {"users", test_users},
-	        {"exec", test_exec}, {"deadline", test_deadline}, {"background", test_background},
-	        {"kill", test_kill}, {"eight at once", test_eight_at_once},
-	        {"channel end", test_channel_end}, {"memory", test_memory},
-	        {"fork bomb", test_fork_bomb}, {"many in the background", test_many_background},
-	        {"sync", test_sync}, {"refused calls", test_refused_calls},
-	        {"sockets", test_sockets}, {"other entries", test_other_entries},
-	        {"reach of init", test_reach_of_init}, {"proc and dev", test_proc_and_dev},
-	        {"names", test_names}, {"limits", test_limits}, {"programs", test_programs},
-	        {"package", test_package}, {"malformed messages", test_malformed},
-	        {"random messages", test_random_messages},
+	        {"standard input", test_standard_input}, {"file from outside", test_outside_file},
+	        {"environment", test_environment}, {"working directory", test_working_directory},
+	        {"users", test_users}, {"exec", test_exec}, {"deadline", test_deadline},
+	        {"background", test_background}, {"kill", test_kill},
+	        {"eight at once", test_eight_at_once}, {"channel end", test_channel_end},
+	        {"memory", test_memory}, {"fork bomb", test_fork_bomb},
+	        {"many in the background", test_many_background}, {"sync", test_sync},
+	        {"refused calls", test_refused_calls}, {"sockets", test_sockets},
+	        {"other entries", test_other_entries}, {"reach of init", test_reach_of_init},
+	        {"proc and dev", test_proc_and_dev}, {"names", test_names}, {"limits", test_limits},
+	        {"programs", test_programs}, {"package", test_package},
+	        {"malformed messages", test_malformed}, {"random messages", test_random_messages},
 	        {"channel that does not read", test_channel_that_does_not_read},
 	        {"bounded queue", test_queue_is_bounded}, {"many channels", test_many_channels}};
 	const char *only = argc > 3 ? argv[3] : NULL;
