@@ -25,59 +25,17 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "http/resolve.h"
+#include "http/fetch.h"
 
-#include <arpa/inet.h>
-#include <curl/curl.h>
-#include <event2/event_struct.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 
 enum {
-	SMALL_BODY = 65536,
-	HEAD_MAX = 131072, /* bytes of one answer's head */
-	RECEIVE_BUFFER = 4096,
-	UPLOAD_BUFFER = 16384,
 	CONNECTIONS_KEPT = 512,
-	DNS_KEPT_S =
-	        3600, /* longer than a fetch that might be sent again; we replace it each time */
+	RESOLVE_MS = 10000, /* where the caller says nothing */
+	CONNECT_MS = 10000,
+	IDLE_MS = 120000,
 };
-
-enum phase { PHASE_RESOLVE, PHASE_CONNECT, PHASE_SEND, PHASE_WAIT, PHASE_READ };
-
-struct http_fetch {
-	struct http_client *client;
-	TAILQ_ENTRY(http_fetch) all;
-	TAILQ_ENTRY(http_fetch) kick;
-	TAILQ_ENTRY(http_fetch) dead;
-	struct http_fetch_handler h;
-	CURL *easy;
-	struct curl_slist *headers, *resolve;
-	struct http_resolve_wait *lookup;
-	char *body;
-	size_t body_len, body_off;
-	char *host;    /* lower case, without brackets */
-	char *place;   /* "host:port", for people */
-	char *failure; /* curl's own words, CURL_ERROR_SIZE */
-	unsigned port;
-	unsigned resolve_ms, connect_ms, wait_ms, idle_ms;
-	struct buf head; /* the answer's header lines, until on_head has returned */
-	struct event timer;
-	uint64_t since_ms;
-	uint64_t sent_ns, first_byte_ns;
-	uint8_t phase;
-	bool is_literal : 1; /* the host is an address */
-	bool added : 1;      /* curl has it */
-	bool kicked : 1;
-	bool head_done : 1;
-	bool paused : 1;
-	bool held : 1; /* curl keeps bytes that we refused */
-	bool cancelled : 1;
-	bool again : 1; /* sent a second time */
-	bool ended : 1;
-};
-TAILQ_HEAD(fetch_list, http_fetch);
 
 struct http_client {
 	struct event_base *base;
@@ -113,16 +71,6 @@ static void fetch_detach(struct http_fetch *f)
 	f->added = false;
 }
 
-static struct curl_slist *slist_free(struct curl_slist *list)
-{
-	struct curl_slist *i;
-
-	for (i = list; i; i = i->next)
-		mem_wipe(i->data, strlen(i->data));
-	curl_slist_free_all(list);
-	return NULL;
-}
-
 static struct http_fetch *fetch_free(struct http_fetch *f)
 {
 	struct http_client *c = f->client;
@@ -134,8 +82,8 @@ static struct http_fetch *fetch_free(struct http_fetch *f)
 	if (f->kicked)
 		TAILQ_REMOVE(&c->kicked, f, kick);
 	TAILQ_REMOVE(&c->fetches, f, all);
-	f->headers = slist_free(f->headers);
-	f->resolve = slist_free(f->resolve);
+	f->headers = http_fetch_wipe(f->headers);
+	f->resolve = http_fetch_wipe(f->resolve);
 	buf_free(&f->head);
 	free(f->body);
 	free(f->host);
@@ -243,7 +191,7 @@ static int curl_on_request(void *arg, char *peer, char *local, int peer_port, in
 	if (f->cancelled)
 		return CURL_PREREQFUNC_ABORT;
 	f->sent_ns = clock_mono_ns();
-	fetch_enter(f, f->body_len > SMALL_BODY ? PHASE_SEND : PHASE_WAIT);
+	fetch_enter(f, f->body_len > HTTP_FETCH_SMALL_BODY ? PHASE_SEND : PHASE_WAIT);
 	return CURL_PREREQFUNC_OK;
 }
 
@@ -334,6 +282,22 @@ static size_t curl_on_write(char *data, size_t size, size_t n, void *arg)
 	return f->cancelled ? CURL_WRITEFUNC_ERROR : n;
 }
 
+static void fetch_set_callbacks(struct http_fetch *f)
+{
+	CURL *e = f->easy;
+
+	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, curl_on_request);
+	curl_easy_setopt(e, CURLOPT_PREREQDATA, f);
+	curl_easy_setopt(e, CURLOPT_READFUNCTION, curl_on_read);
+	curl_easy_setopt(e, CURLOPT_READDATA, f);
+	curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, curl_on_seek);
+	curl_easy_setopt(e, CURLOPT_SEEKDATA, f);
+	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, curl_on_header);
+	curl_easy_setopt(e, CURLOPT_HEADERDATA, f);
+	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, curl_on_write);
+	curl_easy_setopt(e, CURLOPT_WRITEDATA, f);
+}
+
 /* ---- curl and the loop ---- */
 
 static void client_act(struct http_client *c, curl_socket_t fd, int what)
@@ -401,67 +365,6 @@ static int curl_on_timer(CURLM *multi, long ms, void *arg)
 	else
 		event_add(&c->timer, &tv);
 	return 0;
-}
-
-/* ---- what went wrong, in words ---- */
-
-static void error_of_connect(struct http_fetch *f, struct error *err)
-{
-	long number = 0;
-
-	curl_easy_getinfo(f->easy, CURLINFO_OS_ERRNO, &number);
-	http_resolver_forget(f->client->resolver, f->host);
-	error_set(err, ERR_UPSTREAM, "could not connect to %s%s%s", f->place, number ? ": " : "",
-	        number ? strerror((int)number) : "");
-}
-
-static void error_of(struct http_fetch *f, CURLcode code, struct error *err)
-{
-	switch ((int)code) {
-	case CURLE_COULDNT_RESOLVE_HOST:
-		error_set(err, ERR_UPSTREAM, "the name %s could not be resolved", f->host);
-		break;
-	case CURLE_COULDNT_CONNECT:
-		error_of_connect(f, err);
-		break;
-	case CURLE_OPERATION_TIMEDOUT:
-		http_resolver_forget(f->client->resolver, f->host);
-		error_set(err, ERR_TIMEOUT, "could not connect to %s within %u ms", f->place,
-		        f->connect_ms);
-		break;
-	case CURLE_SSL_CONNECT_ERROR:
-	case CURLE_PEER_FAILED_VERIFICATION:
-	case CURLE_SSL_CACERT_BADFILE:
-	case CURLE_SSL_CERTPROBLEM:
-	case CURLE_SSL_CIPHER:
-	case CURLE_SSL_ISSUER_ERROR:
-		error_set(err, ERR_UPSTREAM, "no secure connection to %s: %s", f->place,
-		        f->failure[0] ? f->failure : curl_easy_strerror(code));
-		break;
-	case CURLE_GOT_NOTHING:
-		error_set(
-		        err, ERR_UPSTREAM, "%s closed the connection without an answer", f->place);
-		break;
-	case CURLE_SEND_ERROR:
-		error_set(err, ERR_UPSTREAM,
-		        "the connection to %s was lost while the request was sent", f->place);
-		break;
-	case CURLE_RECV_ERROR:
-	case CURLE_PARTIAL_FILE:
-		error_set(err, ERR_UPSTREAM,
-		        f->head_done ? "the answer of %s was cut off"
-		                     : "the connection to %s was lost before it answered",
-		        f->place);
-		break;
-	case CURLE_WRITE_ERROR:
-		error_set(err, ERR_UPSTREAM, "the headers of %s are larger than %d bytes", f->place,
-		        HEAD_MAX);
-		break;
-	default:
-		error_set(err, ERR_UPSTREAM, "the answer of %s cannot be read: %s", f->place,
-		        curl_easy_strerror(code));
-		break;
-	}
 }
 
 /* The address is known: gives the handle to curl. Not from inside curl. */
@@ -532,8 +435,10 @@ static void client_after(struct http_client *c)
 			continue;
 		if (code == CURLE_OK && !f->head_done)
 			code = CURLE_RECV_ERROR; /* curl is content with half a head */
+		if (code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT)
+			http_resolver_forget(c->resolver, f->host);
 		if (code)
-			error_of(f, code, &err);
+			http_fetch_explain(f, code, &err);
 		fetch_end(f, code ? &err : NULL);
 	}
 }
@@ -551,15 +456,6 @@ static void client_kick(struct http_client *c, struct http_fetch *f)
 	event_add(&c->kick, &now);
 }
 
-static void fetch_set_addresses(struct http_fetch *f, const struct http_resolve_answer *answer)
-{
-	_cleanup_buf_ struct buf entry = BUF_INIT(2048);
-
-	buf_printf(&entry, "+%s:%u:%s", f->host, f->port, answer->addresses);
-	f->resolve = curl_slist_append(NULL, buf_cstr(&entry));
-	curl_easy_setopt(f->easy, CURLOPT_RESOLVE, f->resolve);
-}
-
 static void fetch_on_resolved(void *arg, const struct http_resolve_answer *answer)
 {
 	struct http_fetch *f = arg;
@@ -572,7 +468,7 @@ static void fetch_on_resolved(void *arg, const struct http_resolve_answer *answe
 		fetch_end(f, &err);
 		return;
 	}
-	fetch_set_addresses(f, answer);
+	http_fetch_set_addresses(f, answer);
 	if (fetch_add(f, &err))
 		fetch_end(f, &err);
 }
@@ -601,164 +497,6 @@ static void client_on_kick(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static bool is_token(struct str s)
-{
-	return str_in_set(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
-	                     "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-}
-
-static int fetch_set_header(struct http_fetch *f, const char *line, struct error *err)
-{
-	const char *colon = strchr(line, ':'), *p;
-	struct str name, value;
-	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
-	struct curl_slist *list;
-	int r = 0;
-
-	name = (struct str){line, colon ? (size_t)(colon - line) : 0};
-	if (!is_token(name) || str_ieq(name, STR("content-length")) ||
-	        str_ieq(name, STR("transfer-encoding")))
-		return error_set(err, ERR_INVALID, "a header of the request is malformed");
-	for (p = line; *p; p++)
-		if (((unsigned char)*p < 0x20 && *p != '\t') || *p == 0x7f)
-			return error_set(err, ERR_INVALID,
-			        "the header %.*s of the request holds a control character",
-			        (int)(name.n < 100 ? name.n : 100), name.p);
-	value = str_trim(str_of(colon + 1));
-	/* curl takes "Name:" for "leave that header out" and "Name;" for an empty one. */
-	buf_append(&text, name.p, name.n);
-	buf_puts(&text, value.n > 0 ? ": " : ";");
-	r = buf_append(&text, value.p, value.n);
-	list = r ? NULL : curl_slist_append(f->headers, buf_cstr(&text));
-	if (text.data)
-		mem_wipe(text.data, text.len);
-	if (!list)
-		return error_set(err, ERR_INVALID, "a header of the request is too large");
-	f->headers = list;
-	return 0;
-}
-
-static int fetch_set_headers(struct http_fetch *f, const char *const *headers, struct error *err)
-{
-	bool has_type = false;
-	size_t i;
-	int r;
-
-	for (i = 0; headers && headers[i]; i++) {
-		r = fetch_set_header(f, headers[i], err);
-		if (r)
-			return r;
-		has_type = has_type ||
-		           (strlen(headers[i]) > 13 &&
-		                   str_ieq((struct str){headers[i], 13}, STR("content-type:")));
-	}
-	/* Without "Expect", or curl would wait for leave to send a large body. */
-	f->headers = curl_slist_append(f->headers, "Expect:");
-	if (!has_type)
-		f->headers = curl_slist_append(f->headers, "Content-Type:");
-	curl_easy_setopt(f->easy, CURLOPT_HTTPHEADER, f->headers);
-	return 0;
-}
-
-static void fetch_set_method(struct http_fetch *f, const char *method)
-{
-	CURL *e = f->easy;
-
-	if (strcmp(method, "HEAD") == 0) {
-		curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
-		return;
-	}
-	if (f->body || strcmp(method, "POST") == 0) {
-		curl_easy_setopt(e, CURLOPT_POST, 1L);
-		curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)f->body_len);
-		if (f->body_len <= SMALL_BODY) {
-			curl_easy_setopt(e, CURLOPT_POSTFIELDS, f->body ? f->body : "");
-		} else {
-			curl_easy_setopt(e, CURLOPT_READFUNCTION, curl_on_read);
-			curl_easy_setopt(e, CURLOPT_READDATA, f);
-			curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, curl_on_seek);
-			curl_easy_setopt(e, CURLOPT_SEEKDATA, f);
-			curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BUFFER);
-		}
-	}
-	if (strcmp(method, "POST") != 0 && strcmp(method, "GET") != 0)
-		curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, method);
-	else if (strcmp(method, "GET") == 0 && f->body)
-		curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, method);
-}
-
-static void fetch_set_options(struct http_fetch *f, const struct http_fetch_options *o)
-{
-	CURL *e = f->easy;
-
-	curl_easy_setopt(e, CURLOPT_PRIVATE, (void *)f);
-	curl_easy_setopt(e, CURLOPT_URL, o->url);
-	curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-	curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
-	curl_easy_setopt(e, CURLOPT_PROXY, "");
-	curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-	/* Asks for no coding, and makes curl decode one that comes all the same. */
-	curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "identity");
-	curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)RECEIVE_BUFFER);
-	curl_easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, (long)DNS_KEPT_S);
-	curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)o->connect_timeout_ms);
-	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
-	curl_easy_setopt(e, CURLOPT_ERRORBUFFER, f->failure);
-	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, curl_on_request);
-	curl_easy_setopt(e, CURLOPT_PREREQDATA, f);
-	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, curl_on_header);
-	curl_easy_setopt(e, CURLOPT_HEADERDATA, f);
-	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, curl_on_write);
-	curl_easy_setopt(e, CURLOPT_WRITEDATA, f);
-	if (o->ca_file)
-		curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
-	if (o->unix_socket)
-		curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, o->unix_socket);
-	fetch_set_method(f, o->method);
-}
-
-/* Takes host and port out of the URL. */
-static int fetch_set_place(struct http_fetch *f, const char *url, struct error *err)
-{
-	CURLU *u = curl_url();
-	char *scheme = NULL, *host = NULL, *port = NULL;
-	_cleanup_buf_ struct buf place = BUF_INIT(1024);
-	unsigned char raw[16];
-	uint64_t number = 0;
-	size_t n, i;
-	int r = 0;
-
-	if (!u || curl_url_set(u, CURLUPART_URL, url, 0) ||
-	        curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
-	        curl_url_get(u, CURLUPART_HOST, &host, 0) ||
-	        curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) ||
-	        (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0) ||
-	        !str_to_u64(str_of(port), &number) || number == 0 || number > 65535)
-		r = error_set(err, ERR_INVALID, "the address is not a valid http or https URL");
-	n = r ? 0 : strlen(host);
-	for (i = 0; i < n && !r; i++)
-		if ((unsigned char)host[i] <= 0x20 || (unsigned char)host[i] >= 0x7f)
-			r = error_set(err, ERR_INVALID, "the host's name must be ASCII");
-	if (!r && n >= HTTP_RESOLVE_NAME)
-		r = error_set(err, ERR_INVALID, "the host's name is too long");
-	if (!r) {
-		f->is_literal = host[0] == '[' || inet_pton(AF_INET, host, raw) == 1;
-		f->port = (unsigned)number;
-		f->host = mem_strndup(host, n);
-		for (i = 0; i < n; i++)
-			if (f->host[i] >= 'A' && f->host[i] <= 'Z')
-				f->host[i] = (char)(f->host[i] + ('a' - 'A'));
-		buf_printf(&place, "%s:%u", f->host, f->port);
-		f->place = mem_strdup(buf_cstr(&place));
-	}
-	curl_free(scheme);
-	curl_free(host);
-	curl_free(port);
-	curl_url_cleanup(u);
-	return r;
-}
-
 static int fetch_go(struct http_fetch *f, struct error *err)
 {
 	struct http_client *c = f->client;
@@ -767,7 +505,7 @@ static int fetch_go(struct http_fetch *f, struct error *err)
 	if (!f->is_literal)
 		known = http_resolver_cached(c->resolver, f->host);
 	if (known)
-		fetch_set_addresses(f, known);
+		http_fetch_set_addresses(f, known);
 	if (!f->is_literal && !known) {
 		f->lookup = http_resolver_start(c->resolver, f->host, fetch_on_resolved, f, err);
 		if (!f->lookup)
@@ -786,33 +524,23 @@ struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fet
         const struct http_fetch_handler *h, struct error *err)
 {
 	struct http_fetch *f = mem_alloc(sizeof(*f));
-	int r = 0;
+	int r;
 
 	f->client = c;
 	f->h = *h;
 	f->body = o->body;
 	f->body_len = o->body ? o->body_len : 0;
-	f->resolve_ms = o->resolve_timeout_ms;
-	f->connect_ms = o->connect_timeout_ms;
+	f->resolve_ms = o->resolve_timeout_ms ? o->resolve_timeout_ms : RESOLVE_MS;
+	f->connect_ms = o->connect_timeout_ms ? o->connect_timeout_ms : CONNECT_MS;
 	f->wait_ms = o->first_byte_timeout_ms;
-	f->idle_ms = o->idle_timeout_ms;
+	f->idle_ms = o->idle_timeout_ms ? o->idle_timeout_ms : IDLE_MS;
 	f->failure = mem_alloc(CURL_ERROR_SIZE);
-	buf_init(&f->head, HEAD_MAX);
+	buf_init(&f->head, HTTP_FETCH_HEAD_MAX);
 	TAILQ_INSERT_TAIL(&c->fetches, f, all);
 	evtimer_assign(&f->timer, c->base, fetch_on_timer, f);
-	f->easy = curl_easy_init();
-	if (!f->easy)
-		r = error_set(err, ERR_NOMEM, "no memory for a request to another server");
-	if (!r && !is_token(str_of(o->method)))
-		r = error_set(err, ERR_INVALID, "the request's method is malformed");
+	r = http_fetch_build(f, o, err);
 	if (!r)
-		r = fetch_set_place(f, o->url, err);
-	if (o->unix_socket)
-		f->is_literal = true; /* nothing to resolve */
-	if (!r) {
-		fetch_set_options(f, o);
-		r = fetch_set_headers(f, o->headers, err);
-	}
+		fetch_set_callbacks(f);
 	if (!r)
 		r = fetch_go(f, err);
 	return r ? fetch_free(f) : f;

@@ -23,8 +23,10 @@
 struct http_client;
 struct http_fetch;
 
+/* pool: for looking up names, at most 3 at once; must outlive the client. */
 struct http_client *http_client_new(struct event_base *base, struct pool *pool);
-struct http_client *http_client_free(struct http_client *c); /* cancels every fetch */
+/* Cancels every fetch. Not from inside a callback. */
+struct http_client *http_client_free(struct http_client *c);
 
 struct http_fetch_handler {
 	void *ctx;
@@ -38,23 +40,25 @@ struct http_fetch_handler {
 	void (*on_end)(void *ctx, struct http_fetch *f, const struct error *err);
 };
 
+/* A time limit of 0 is the default, which stands beside it. */
 struct http_fetch_options {
 	const char *method; /* "POST" */
 	const char *url;    /* http:// or https:// */
 	const char *const
 	        *headers; /* "Name: value", NULL-terminated; copied. Secrets are wiped after use */
-	char *body;       /* malloc'ed; taken over, freed at the end of the fetch */
+	char *body;       /* malloc'ed; taken over (also on failure), freed at the end */
 	size_t body_len;
 	unsigned resolve_timeout_ms;    /* 10,000 */
 	unsigned connect_timeout_ms;    /* 10,000 */
-	unsigned first_byte_timeout_ms; /* from the request's end to the first byte of the answer:
-	                                   600,000; 0 none */
-	unsigned idle_timeout_ms; /* without a byte once the answer has begun: 120,000; not counted
-	                             while paused */
-	const char *unix_socket; /* not NULL: connect there; the URL then only names the request */
+	unsigned first_byte_timeout_ms; /* from the request's end to the first byte of the answer;
+	                                   here 0 is none; 600,000 is usual */
+	unsigned idle_timeout_ms; /* without a byte once the answer has begun, or while the body is
+	                             sent: 120,000; not counted while paused */
+	const char *unix_socket;  /* not NULL: connect there; the URL then only names the request */
 	const char *ca_file;      /* NULL: the system's */
 };
 
+/* NULL: -ERR_INVALID (URL, method, a header; Content-Length is ours), -ERR_NOMEM in err. */
 struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fetch_options *o,
         const struct http_fetch_handler *h, struct error *err);
 /* Response header, first of that name; inside on_head. */

@@ -277,7 +277,8 @@ static int line_check(struct http_parse_head *h, struct str v, const char **ret_
 	        v.p[6] != '.' || v.p[7] < '0' || v.p[7] > '9')
 		return refuse(400, ret_text, "The request line's version is malformed.");
 	if (v.p[5] != '1' || v.p[7] > '1')
-		return refuse(505, ret_text, "Only the versions 1.0 and 1.1 of HTTP are spoken here.");
+		return refuse(
+		        505, ret_text, "Only the versions 1.0 and 1.1 of HTTP are spoken here.");
 	h->minor = (uint8_t)(v.p[7] - '0');
 	if (!method_known(http_parse_head_str(h, h->method, h->method_len)))
 		return refuse(501, ret_text, "This method is not known here.");

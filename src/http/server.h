@@ -39,7 +39,8 @@ enum http_gone { HTTP_GONE_DONE, HTTP_GONE_CLIENT, HTTP_GONE_STALLED, HTTP_GONE_
  * All callbacks are made from the loop, never from inside a call of this header's functions (but
  * http_server_free: on_gone), and every function of an exchange may be called in each of them.
  * on_gone is called exactly once for an exchange that on_head was called for, and never for a
- * request that the server refused before. on_body and on_drain may be NULL.
+ * request that the server refused before; one that it refuses later (in the body) ends with
+ * HTTP_GONE_DONE. on_body and on_drain may be NULL.
  */
 struct http_handler {
 	void *ctx;
@@ -93,7 +94,8 @@ int http_server_listen(struct http_server *s, evutil_socket_t fd, struct error *
 void http_server_drain(struct http_server *s);
 size_t http_server_open_exchanges(const struct http_server *s);
 size_t http_server_connections(const struct http_server *s);
-struct http_server *http_server_free(struct http_server *s); /* on_gone for every open exchange */
+/* on_gone for every open exchange. Not from inside a callback. */
+struct http_server *http_server_free(struct http_server *s);
 
 /* ---- the request ---- */
 

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <zlib.h>
 
@@ -933,7 +934,9 @@ static void test_lookups_at_once_are_bounded(void **state)
 		start(&s[i], &o);
 	}
 	loop_ms(50);
+	pthread_mutex_lock(&names.lock);
 	assert_true(names.n_at_once > 0 && names.n_at_once < 6);
+	pthread_mutex_unlock(&names.lock);
 	/* One of those that wait in line leaves. */
 	http_fetch_cancel(s[7].f);
 	buf_free(&s[7].data);
@@ -963,6 +966,31 @@ static void test_client_freed_while_a_lookup_hangs(void **state)
 	loop_ms(20);
 	assert_int_equal(s.n_ends, 0);
 	buf_free(&s.data);
+}
+
+static void test_unix_socket(void **state)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	struct http_fetch_options o = options("GET", "http://gateway.test/x");
+	struct seen s = {0};
+	char folder[] = "/tmp/unit-http-XXXXXX";
+
+	names_set(NULL, "asked for a name");
+	assert_non_null(mkdtemp(folder));
+	str_format(a.sun_path, sizeof(a.sun_path), "%s/s", folder);
+	close(peer.listener);
+	peer.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	assert_int_equal(bind(peer.listener, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(peer.listener, 8), 0);
+	o.unix_socket = a.sun_path;
+	start(&s, &o);
+	LOOP_UNTIL(peer_got(0, "GET /x HTTP/1.1\r\nHost: gateway.test\r\n"), 2000);
+	answer(0, "ok");
+	finish(&s);
+	assert_true(s.ok);
+	assert_int_equal(names.n_lookups, 0);
+	unlink(a.sun_path);
+	rmdir(folder);
 }
 
 /* ---- pausing ---- */
@@ -1237,6 +1265,7 @@ int main(void)
 	        CASE(test_resolve_timeout_and_cancel),
 	        CASE(test_lookups_at_once_are_bounded),
 	        CASE(test_client_freed_while_a_lookup_hangs),
+	        CASE(test_unix_socket),
 	        CASE(test_pause),
 	        CASE(test_cancel_in_each_phase),
 	        CASE(test_cancel_in_callbacks),
