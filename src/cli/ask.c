@@ -37,6 +37,31 @@ static void end_line(struct ask *a)
 	a->in_text = false;
 }
 
+/*
+ * Text that a model or a command made. On a terminal its control characters, in one byte or (U+0080
+ * to U+009F) in two, become question marks: they could move the cursor, rename the window or worse.
+ * In a file or pipe it stays as it is.
+ */
+static void print_text(struct str s)
+{
+	size_t i, from = 0;
+	bool tty = isatty(STDOUT_FILENO);
+
+	for (i = 0; tty && i < s.n; i++) {
+		unsigned char c = (unsigned char)s.p[i],
+		              next = i + 1 < s.n ? (unsigned char)s.p[i + 1] : 0;
+		bool two = c == 0xc2 && next >= 0x80 && next < 0xa0;
+
+		if (!two && ((c >= 0x20 && c != 0x7f) || c == '\n' || c == '\t'))
+			continue;
+		fwrite(s.p + from, 1, i - from, stdout);
+		putchar('?');
+		i += two;
+		from = i + 1;
+	}
+	fwrite(s.p + from, 1, s.n - from, stdout);
+}
+
 /* A stream of a command, each line indented; what ends without a line end gets one. */
 static void print_stream(struct str s)
 {
@@ -46,7 +71,9 @@ static void print_stream(struct str s)
 		end = memchr(s.p, '\n', s.n);
 		size_t n = end ? (size_t)(end - s.p) : s.n;
 
-		printf("  %.*s\n", (int)n, s.p);
+		fputs("  ", stdout);
+		print_text((struct str){s.p, n});
+		putchar('\n');
 		n += end != NULL;
 		s = (struct str){s.p + n, s.n - n};
 	}
@@ -82,7 +109,9 @@ static void print_item(struct ask *a, const struct json *item)
 		return;
 	end_line(a);
 	for (; command; command = json_next(command)) {
-		printf("$ %.*s\n", (int)json_str(command).n, json_str(command).p);
+		fputs("$ ", stdout);
+		print_text(json_str(command));
+		putchar('\n');
 		if (!output)
 			continue;
 		print_stream(json_str(json_get(output, "stdout")));
@@ -170,7 +199,7 @@ static int on_event(void *ctx, struct str name, struct str data)
 	} else if (str_is(type, "response.output_text.delta")) {
 		delta = json_str(json_get(event, "delta"));
 		if (delta.n) {
-			fwrite(delta.p, 1, delta.n, stdout);
+			print_text(delta);
 			a->in_text = delta.p[delta.n - 1] != '\n';
 		}
 	}

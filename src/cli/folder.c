@@ -54,13 +54,19 @@ static int check_way(const char *path, struct error *err)
 	return 0;
 }
 
-/* A folder of ours: a real one, with that owner, and writable by nobody else. Returns it opened. */
-static int open_own(int at, const char *name, uid_t owner, mode_t mode, struct error *err)
+/*
+ * A folder of ours: a real one, with that owner, and writable by nobody else. Returns it opened.
+ * strict: one that was there already is taken as it is or refused (it may be a person's own), never
+ * changed.
+ */
+static int open_own(
+        int at, const char *name, uid_t owner, mode_t mode, bool strict, struct error *err)
 {
+	bool made = mkdirat(at, name, mode) == 0;
 	struct stat st;
 	int fd;
 
-	if (mkdirat(at, name, mode) < 0 && errno != EEXIST)
+	if (!made && errno != EEXIST)
 		return error_errno(err, errno, "%s", name);
 	fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
@@ -75,6 +81,13 @@ static int open_own(int at, const char *name, uid_t owner, mode_t mode, struct e
 		return error_set(err, ERR_PERMISSION, "%s belongs to user %u and not to %u", name,
 		        st.st_uid, owner);
 	}
+	if (strict && !made && (st.st_mode & 022)) {
+		close(fd);
+		return error_set(err, ERR_PERMISSION,
+		        "%s is writable by others; chmod go-w it, or choose another", name);
+	}
+	if (strict && !made)
+		return fd;
 	/* mkdir's mode went through the umask. */
 	if ((st.st_mode & 07777) != mode && fchmod(fd, mode) < 0) {
 		close(fd);
@@ -93,18 +106,18 @@ int folder_prepare(const char *path, uid_t gateway, struct error *err)
 	r = make_parents(path, err);
 	if (r < 0)
 		return r;
-	fd = open_own(AT_FDCWD, path, self, 0711, err);
+	fd = open_own(AT_FDCWD, path, self, 0711, true, err);
 	if (fd < 0)
 		return fd;
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		sub = open_own(fd, parts[i], self, 0700, err);
+		sub = open_own(fd, parts[i], self, 0700, false, err);
 		if (sub < 0) {
 			close(fd);
 			return error_prefix(err, "%s", path);
 		}
 		close(sub);
 	}
-	sub = open_own(fd, "gateway", self == 0 ? gateway : self, 0700, err);
+	sub = open_own(fd, "gateway", self == 0 ? gateway : self, 0700, false, err);
 	r = sub < 0 ? error_prefix(err, "%s", path) : 0;
 	if (sub >= 0)
 		close(sub);
@@ -117,14 +130,15 @@ int folder_prepare(const char *path, uid_t gateway, struct error *err)
 	return fd;
 }
 
-/* Writes a file beside and renames it, so that a reader sees the old or the new one. */
-static int write_whole(int folder, const char *name, const char *text, mode_t mode)
+/* Writes a file beside and renames it, so that a reader sees the old or the new one. flags: of
+ * renameat2. */
+static int write_whole(int folder, const char *name, const char *text, mode_t mode, unsigned flags)
 {
 	size_t n = strlen(text);
 	char temp[64];
 	int fd, r = 0;
 
-	str_format(temp, sizeof(temp), ".%s.new", name);
+	str_format(temp, sizeof(temp), ".%s.%d", name, getpid());
 	unlinkat(folder, temp, 0);
 	fd = openat(folder, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	if (fd < 0)
@@ -132,7 +146,7 @@ static int write_whole(int folder, const char *name, const char *text, mode_t mo
 	if (fchmod(fd, mode) < 0 || write(fd, text, n) != (ssize_t)n || fsync(fd) < 0)
 		r = errno ? -errno : -EIO;
 	close(fd);
-	if (r == 0 && renameat(folder, temp, folder, name) < 0)
+	if (r == 0 && renameat2(folder, temp, folder, name, flags) < 0)
 		r = -errno;
 	if (r < 0)
 		unlinkat(folder, temp, 0);
@@ -166,8 +180,11 @@ int folder_first_key(int folder, uint8_t ret_hash[32], struct error *err)
 	if (r == -ENOENT) {
 		id_make(key, sizeof(key), key_prefix, KEY_RANDOM);
 		str_format(line, sizeof(line), "%s\n", key);
-		r = write_whole(folder, "key", line, 0600);
+		r = write_whole(folder, "key", line, 0600, RENAME_NOREPLACE);
 		mem_wipe(line, sizeof(line));
+		/* Another brig was faster: its key it is. */
+		if (r == -EEXIST)
+			r = read_line(folder, "key", key, sizeof(key));
 	}
 	if (r == 0 && strlen(key) < 16)
 		r = -EBADMSG;
@@ -185,12 +202,17 @@ int folder_write_url(int folder, const char *url)
 	char line[300];
 
 	str_format(line, sizeof(line), "%s\n", url);
-	return write_whole(folder, "url", line, 0644);
+	return write_whole(folder, "url", line, 0644, 0);
 }
 
-void folder_remove_url(int folder)
+void folder_remove_url(int folder, const char *url)
 {
-	unlinkat(folder, "url", 0);
+	char have[300];
+
+	/* A start that failed because another server has the folder must not take that one's
+	 * address away. */
+	if (read_line(folder, "url", have, sizeof(have)) == 0 && strcmp(have, url) == 0)
+		unlinkat(folder, "url", 0);
 }
 
 bool folder_read_line(const char *path, const char *name, char *buf, size_t size)

@@ -19,9 +19,9 @@ int folder_prepare(const char *path, uid_t gateway, struct error *err);
 /* Finds the first key, or makes it: <folder>/key, 0600. Only its SHA-256 is given back. */
 int folder_first_key(int folder, uint8_t ret_hash[32], struct error *err);
 
-/* Writes <folder>/url (0644), whole or not at all; takes it away. */
+/* Writes <folder>/url (0644), whole or not at all; takes it away where it is still that one. */
 int folder_write_url(int folder, const char *url);
-void folder_remove_url(int folder);
+void folder_remove_url(int folder, const char *url);
 
 /* Reads a small file of the folder into buf, without its line end. False where there is none. */
 bool folder_read_line(const char *path, const char *name, char *buf, size_t size);

@@ -3,10 +3,10 @@
 #include "base/str.h"
 #include "cli/spawn.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static int later(int argc, char **argv)
@@ -181,9 +181,24 @@ int cli_version(int argc, char **argv)
 	return 0;
 }
 
+/* Whoever started us may have closed these; the first file we open must not become standard output.
+ */
+static void hold_standard_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	size_t i;
+
+	hold_standard_descriptors();
 
 	/* serve starts its gateways as this program under their own title. */
 	if (argc == 1 && strcmp(argv[0], SPAWN_TITLE) == 0)

@@ -142,7 +142,7 @@ static int serve(struct server *s, const struct serve_flags *f, struct error *er
 		r = supervisor_run(&s->values.sup, spawn_gateway, &s->spawn, err);
 	else
 		r = plain_run(&s->values.sup, s->folder, spawn_gateway, &s->spawn, err);
-	folder_remove_url(s->folder);
+	folder_remove_url(s->folder, s->local_url);
 	return r;
 }
 

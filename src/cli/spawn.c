@@ -251,16 +251,20 @@ static bool wait_ready(int ready, int life, uint32_t workers)
 	return true;
 }
 
-_Noreturn static void announce(const struct spawn *s, int ready, int life, int folder,
-        const char *url, const char *local_url)
+/* fds: ready, life, folder. Nothing else of ours stays open here: least of all the listening
+ * sockets. */
+_Noreturn static void announce(
+        const struct spawn *s, int *fds, const char *url, const char *local_url)
 {
 	char line[300];
 	int r;
 
 	prctl(PR_SET_NAME, "brig: ready", 0, 0, 0);
-	if (!wait_ready(ready, life, s->workers))
+	if (place_descriptors(fds, 3) < 0 || syscall(SYS_close_range, 6, ~0U, 0) < 0)
+		_exit(1);
+	if (!wait_ready(3, 4, s->workers))
 		_exit(0);
-	r = folder_write_url(folder, local_url);
+	r = folder_write_url(5, local_url);
 	if (r < 0)
 		fprintf(stderr, "brig: the file `url` of the data folder: %s\n", strerror(-r));
 	str_format(line, sizeof(line), "ready %s\n", url);
@@ -284,9 +288,7 @@ int spawn_announcer(const struct spawn *s, int ready, int folder, const char *ur
 		pid = fork();
 		if (pid != 0)
 			_exit(pid < 0);
-		close(life[1]);
-		close(s->ready);
-		announce(s, ready, life[0], folder, url, local_url);
+		announce(s, (int[]){ready, life[0], folder}, url, local_url);
 	}
 	close(life[0]);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)

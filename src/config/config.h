@@ -1,8 +1,8 @@
 /*
  * brig.yaml → checked values (DESIGN section 9). Read-only after config_load; owns all its strings.
  *
- * The parser (libfyaml) runs in a process without privileges. Unknown keys, wrong types and values out
- * of bounds are errors "FILE:LINE:COLUMN: path.to.key: what is wrong".
+ * The parser (libfyaml) runs in a process without privileges. Unknown keys, wrong types and values
+ * out of bounds are errors "FILE:LINE:COLUMN: path.to.key: what is wrong".
  */
 #ifndef BRIG_CONFIG_CONFIG_H
 #define BRIG_CONFIG_CONFIG_H
@@ -22,7 +22,13 @@ struct config_key {
 	bool admin;
 };
 
-enum config_dialect { DIALECT_OPENAI_CHAT, DIALECT_OPENAI_RESPONSES, DIALECT_ANTHROPIC, DIALECT_GEMINI, DIALECT_SCRIPT };
+enum config_dialect {
+	DIALECT_OPENAI_CHAT,
+	DIALECT_OPENAI_RESPONSES,
+	DIALECT_ANTHROPIC,
+	DIALECT_GEMINI,
+	DIALECT_SCRIPT
+};
 
 struct config_price {
 	char *model;
@@ -48,47 +54,47 @@ struct config_model {
 };
 
 struct config_container {
-	char *image; /* "base" */
-	uint32_t memory_mib; /* 1024 */
+	char *image;                  /* "base" */
+	uint32_t memory_mib;          /* 1024 */
 	uint32_t *memory_allowed_mib; /* what a request may ask for; default {memory} */
 	size_t n_memory_allowed;
-	uint32_t cpu_milli;   /* 1000 */
-	uint32_t home_mib;    /* 5120 */
-	uint32_t scratch_mib; /* 4096 */
-	uint32_t processes;   /* 512 */
-	uint32_t live;        /* 0: from memory */
-	uint32_t pool;        /* 0 until the pool comes */
-	uint64_t sleep_after_ms; /* 300,000; 0 never */
-	uint32_t keep_days;   /* 30 */
-	bool durable_power;   /* durability: power (default: crash) */
+	uint32_t cpu_milli;            /* 1000 */
+	uint32_t home_mib;             /* 5120 */
+	uint32_t scratch_mib;          /* 4096 */
+	uint32_t processes;            /* 512 */
+	uint32_t live;                 /* 0: from memory */
+	uint32_t pool;                 /* 0 until the pool comes */
+	uint64_t sleep_after_ms;       /* 300,000; 0 never */
+	uint32_t keep_days;            /* 30 */
+	bool durable_power;            /* durability: power (default: crash) */
 	struct money price_per_second; /* 0.0001 */
 };
 
-struct config_limits { /* DESIGN section 8: what an operator may change */
-	uint64_t body_bytes;       /* 67,108,864 */
-	uint64_t in_flight_bytes;  /* 1 GiB */
-	uint32_t tool_calls;       /* 30; a request can only lower it */
-	uint64_t turn_ms;          /* 3,600,000 */
-	uint64_t turn_unstreamed_ms; /* 540,000 */
-	uint32_t turn_output_bytes;/* 16 MiB */
-	uint32_t call_output_bytes;/* 1 MiB */
-	uint32_t timeout_ms;       /* 120,000 default of a command */
-	uint32_t max_timeout_ms;   /* 300,000 */
-	uint32_t output_chars;     /* 16,384 */
-	uint32_t max_output_chars; /* 65,536 */
-	uint32_t commands;         /* 100 */
-	uint64_t client_stall_ms;  /* 120,000 */
-	uint64_t capacity_wait_ms; /* 10,000 */
-	uint64_t keepalive_ms;     /* 10,000 */
-	uint64_t upstream_connect_ms; /* 10,000 */
+struct config_limits {                   /* DESIGN section 8: what an operator may change */
+	uint64_t body_bytes;             /* 67,108,864 */
+	uint64_t in_flight_bytes;        /* 1 GiB */
+	uint32_t tool_calls;             /* 30; a request can only lower it */
+	uint64_t turn_ms;                /* 3,600,000 */
+	uint64_t turn_unstreamed_ms;     /* 540,000 */
+	uint32_t turn_output_bytes;      /* 16 MiB */
+	uint32_t call_output_bytes;      /* 1 MiB */
+	uint32_t timeout_ms;             /* 120,000 default of a command */
+	uint32_t max_timeout_ms;         /* 300,000 */
+	uint32_t output_chars;           /* 16,384 */
+	uint32_t max_output_chars;       /* 65,536 */
+	uint32_t commands;               /* 100 */
+	uint64_t client_stall_ms;        /* 120,000 */
+	uint64_t capacity_wait_ms;       /* 10,000 */
+	uint64_t keepalive_ms;           /* 10,000 */
+	uint64_t upstream_connect_ms;    /* 10,000 */
 	uint64_t upstream_first_byte_ms; /* 600,000 */
-	uint64_t upstream_idle_ms; /* 120,000 */
-	uint32_t connections;      /* 16,384 */
-	uint32_t workspace_live;   /* 0: none of its own */
+	uint64_t upstream_idle_ms;       /* 120,000 */
+	uint32_t connections;            /* 16,384 */
+	uint32_t workspace_live;         /* 0: none of its own */
 };
 
 struct config {
-	char *listen_host; /* "127.0.0.1" */
+	char *listen_host;    /* "127.0.0.1" */
 	uint16_t listen_port; /* 8484; 0 in tests: any free port */
 	char *data;
 	uint32_t workers; /* 1 … 64 */
@@ -105,13 +111,15 @@ struct config {
 	bool store_content;
 	uint64_t grace_ms; /* 30,000 */
 	uint32_t id_base;  /* 1,879,048,192 */
-	bool cgroup_v1;    /* `cgroups: v1`: forces the v1 tree on a hybrid host (for tests and for repair) */
+	bool cgroup_v1;    /* `cgroups: v1`: forces the v1 tree on a hybrid host (for tests and for
+	                      repair) */
 };
 
 /*
- * text: the whole file, or {NULL,0} for no file (then providers come from the environment, DESIGN section
- * 9). name is only for messages. env: looks a variable up (getenv in production). read_file gives the content
- * of an api_key_file (malloc'ed) or NULL; the caller decides which process may read.
+ * text: the whole file, or {NULL,0} for no file (then providers come from the environment, DESIGN
+ * section 9). name is only for messages. env: looks a variable up (getenv in production). read_file
+ * gives the content of an api_key_file (malloc'ed) or NULL; the caller decides which process may
+ * read.
  */
 struct config_source {
 	struct str text;
@@ -123,10 +131,12 @@ struct config_source {
 int config_load(const struct config_source *src, struct config **ret, struct error *err);
 struct config *config_free(struct config *c);
 
-/* "127.0.0.1:8484", "[::1]:0", "localhost:8484"; *ret_host is malloc'ed and numeric, without brackets. */
+/* "127.0.0.1:8484", "[::1]:0", "localhost:8484"; *ret_host is malloc'ed and numeric, without
+ * brackets. */
 int config_parse_listen(const char *text, char **ret_host, uint16_t *ret_port, struct error *err);
 
-/* The defaults of every number, for docs and --help: writes brig.yaml text with all keys and comments. */
+/* The defaults of every number, for docs and --help: writes brig.yaml text with all keys and
+ * comments. */
 struct buf;
 int config_write_example(struct buf *out);
 

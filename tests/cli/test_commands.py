@@ -222,6 +222,27 @@ def test_ask_takes_the_text_from_standard_input(server):
     assert b"$ exit 4\n  [exit 4]\n" in done.stdout
 
 
+def on_a_terminal(server, *args):
+    """What a terminal would be given."""
+    env = dict(os.environ, BRIG_DATA=str(server.data))
+    ours, theirs = os.openpty()
+    process = subprocess.Popen([BRIG, *args], stdout=theirs, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env)
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # EIO when the other end is closed
+        while True:
+            text += os.read(ours, 65536)
+    os.close(ours)
+    assert process.wait(10) == 0
+    return text.replace(b"\r\n", b"\n")
+
+
+def test_ask_gives_a_terminal_no_control_characters(server):
+    request = "```\nprintf 'a\\033]0;owned\\007b\\302\\233c\\tü\\n'\n```"
+    assert b"  a?]0;owned?b?c\t\xc3\xbc\n" in on_a_terminal(server, "ask", "brig/script", request)
+    assert b"  a\033]0;owned\007b\302\233c\t\xc3\xbc\n" in brig(server, "ask", "brig/script", request).stdout
+
+
 def test_ask_an_unknown_model(server):
     done = brig(server, "ask", "nobody/none", "hello")
     assert (done.returncode, done.stdout) == (1, b"")

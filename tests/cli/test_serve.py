@@ -96,6 +96,16 @@ def test_a_data_folder_that_the_gateway_cannot_reach(folder):
     assert "cannot pass through %s" % shut in done.stderr
 
 
+def test_a_data_folder_that_others_can_write(folder):
+    data = folder / "data"
+    data.mkdir()
+    data.chmod(0o1777)
+    done = brig("serve", "--listen", "127.0.0.1:0", "--data", str(data))
+    assert (done.returncode, done.stderr) == (
+        1, "brig: %s is writable by others; chmod go-w it, or choose another\n" % data)
+    assert stat.S_IMODE(data.stat().st_mode) == 0o1777
+
+
 def test_a_data_folder_of_somebody_else(folder):
     data = folder / "data"
     data.mkdir(mode=0o711)
@@ -159,6 +169,33 @@ def test_the_data_folder_and_its_first_key():
         server.start()
         assert (server.data / "key").read_text() == key
         assert server.client(key.strip()).get("/models").status == 200
+
+
+def test_a_second_server_on_one_data_folder():
+    server = Server(config={"keys": None})
+    with server.running():
+        done = brig("serve", "--config", str(server.config_path), "--listen", "127.0.0.1:0")
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1
+        assert (server.data / "url").read_text() == server.url + "\n"
+        assert server.client((server.data / "key").read_text().strip()).get("/models").status == 200
+
+
+def test_standard_descriptors_that_are_closed():
+    server = Server()
+    server.prepare()
+    log = open(server.log_path, "wb")
+    process = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&-', BRIG, "serve", "--config", str(server.config_path)],
+                               stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert process.stdout.readline().startswith("ready http://")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        server.remove()
 
 
 def test_a_key_file_of_the_data_folder_that_is_spoiled():
