@@ -80,12 +80,20 @@ void upstream_free_links(struct gateway *g)
 		link_cut(g->links);
 }
 
+static void upstream_failed(struct turn_run *t, const struct error *e);
+
 static int on_event(void *ctx, const struct stream_event *ev)
 {
 	struct turn_run *t = ctx;
 	struct turn_event te = {.type = TURN_STREAM, .stream = ev};
 	unsigned call = t->up.serial;
 
+	if (ev->type == STREAM_ERROR && !t->up.begun) {
+		/* A 200 whose first word is an error: nothing was seen, so another target may help. */
+		t->up.over = true;
+		upstream_failed(t, ev->error);
+		return -ERR_CANCELED;
+	}
 	t->up.begun = true;
 	t->up.over = ev->type == STREAM_END || ev->type == STREAM_ERROR;
 	if (ev->type == STREAM_BEGIN)
@@ -205,6 +213,20 @@ static void hide_address(const struct config_provider *p, struct error *e)
 	str_copy(e->text, sizeof(e->text), str_of(text));
 }
 
+/* What the client may read of a failed fetch: where our providers are is the operator's business. */
+static void fetch_error(const struct turn_run *t, const struct error *err, struct error *ret)
+{
+	const struct provider_target *target = &t->route.targets[t->up.target];
+
+	log_text(LOG_WARN, "fetch_failed", "%s: %s", target->config->name, err->text);
+	if (err->code == ERR_TIMEOUT)
+		error_set(ret, ERR_TIMEOUT, "The provider %s did not answer in time.", target->config->name);
+	else if (t->up.status != 0)
+		error_set(ret, err->code, "The answer of the provider %s was cut off.", target->config->name);
+	else
+		error_set(ret, err->code, "The provider %s could not be reached.", target->config->name);
+}
+
 static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 {
 	struct turn_run *t = ((struct upstream_link *)ctx)->t;
@@ -216,6 +238,10 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 		return;
 	p = t->route.targets[t->up.target].provider;
 	t->up.link = NULL;
+	if (err != NULL) {
+		fetch_error(t, err, &e);
+		err = &e;
+	}
 	if (err != NULL) {
 		log_text(LOG_WARN, "upstream_lost", "%s: %s", t->who.id, err->text);
 		shown = *err;
@@ -237,9 +263,11 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 		upstream_failed(t, err);
 		return;
 	}
+	struct error refused;
+
 	p->error(t->up.status, (struct str){t->up.error_body.data, t->up.error_body.len},
-	        str_of(t->up.retry_after), &e);
-	upstream_failed(t, &e);
+	        str_of(t->up.retry_after), &refused);
+	upstream_failed(t, &refused);
 }
 
 /* ---- start and stop ---- */

@@ -15,7 +15,7 @@
  * Servers differ in which fields they tolerate. OpenAI's own address gets its newest names; all
  * others the names that every compatible server knows, and nothing that a strict one would refuse.
  *
- * Sorting items by reply and results by id first keeps the whole n log n for any replayed history.
+ * Sorting items by reply first keeps the whole n log n for any replayed history.
  */
 #include "provider/openai_chat.h"
 
@@ -43,8 +43,6 @@ struct builder {
 	struct json_writer w;
 	struct ref *refs; /* assistant items with a reply, by (reply, at) */
 	size_t n_refs;
-	const struct item **results; /* by public id, earliest first */
-	size_t n_results;
 	size_t n_messages;
 };
 
@@ -67,21 +65,6 @@ static int ref_compare(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static int id_compare(struct str a, struct str b)
-{
-	size_t n = a.n < b.n ? a.n : b.n;
-	int c = n ? memcmp(a.p, b.p, n) : 0;
-
-	return c ? c : (a.n < b.n ? -1 : a.n > b.n);
-}
-
-static int result_compare(const void *a, const void *b)
-{
-	const struct item *x = *(const struct item *const *)a, *y = *(const struct item *const *)b;
-
-	return id_compare(x->result.public_id, y->result.public_id);
-}
-
 static bool is_reply_item(const struct item *it)
 {
 	return it->type == ITEM_REASONING || it->type == ITEM_CALL ||
@@ -93,34 +76,13 @@ static void index_items(struct builder *b)
 	const struct conversation *c = b->c;
 
 	b->refs = mem_array(c->n_items + 1, sizeof(*b->refs));
-	b->results = mem_array(c->n_items + 1, sizeof(*b->results));
 	for (size_t i = 0; i < c->n_items; i++) {
 		const struct item *it = c->items[i];
 
-		if (it->type == ITEM_RESULT)
-			b->results[b->n_results++] = it;
-		else if (is_reply_item(it) && it->reply != REPLY_NONE)
+		if (is_reply_item(it) && it->reply != REPLY_NONE)
 			b->refs[b->n_refs++] = (struct ref){it->reply, i};
 	}
 	qsort(b->refs, b->n_refs, sizeof(*b->refs), ref_compare);
-	qsort(b->results, b->n_results, sizeof(*b->results), result_compare);
-}
-
-static const struct item *find_result(const struct builder *b, struct str id)
-{
-	size_t lo = 0, hi = b->n_results;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (id_compare(b->results[mid]->result.public_id, id) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo < b->n_results && str_eq(b->results[lo]->result.public_id, id))
-		return b->results[lo];
-	return NULL;
 }
 
 /* The run of refs of one reply. */
@@ -481,7 +443,7 @@ static int result_text(const struct item *call, const struct item *res, struct b
 
 static int write_tool_message(struct builder *b, const struct item *call, struct error *err)
 {
-	const struct item *res = find_result(b, call->call.public_id);
+	const struct item *res = conversation_call_result(b->c, call);
 	struct buf text _cleanup_buf_ = BUF_INIT(BODY_MAX);
 	struct json_writer *w = &b->w;
 	int r = result_text(call, res, &text);
@@ -507,7 +469,7 @@ static int write_attachments(
 	int r = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		const struct item *res = find_result(b, calls[i]->call.public_id);
+		const struct item *res = conversation_call_result(b->c, calls[i]);
 
 		for (size_t k = 0; res && k < res->result.n_parts; k++) {
 			if (!is_attachment(&res->result.parts[k]))
@@ -751,7 +713,6 @@ int openai_chat_build(
 	index_items(&b);
 	r = write_body(&b, err);
 	free(b.refs);
-	free(b.results);
 	if (r < 0)
 		return r;
 	ret->path = mem_strdup("/chat/completions");
