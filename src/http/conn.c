@@ -135,8 +135,8 @@ void http_conn_send(struct http_conn *c, const struct iovec *iov, size_t n_iov, 
 	if (http_conn_pending(c) == 0) {
 		buf_free(&c->out);
 		c->out_off = 0;
-	} else if (later) {
-		http_conn_kick(c);
+	} else if (later || c->timer != TIMER_WRITE) {
+		http_conn_kick(c); /* also sets the timer: the client may never take it */
 	}
 }
 
