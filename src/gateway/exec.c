@@ -133,6 +133,14 @@ void exec_free_all(struct gateway *g)
 	}
 }
 
+void exec_destroy_all(struct gateway *g)
+{
+	for (struct exec *e = g->execs, *next; e != NULL; e = next) {
+		next = e->next;
+		exec_destroy(e);
+	}
+}
+
 static void on_expire(evutil_socket_t fd, short what, void *arg)
 {
 	exec_destroy(arg);

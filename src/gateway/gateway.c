@@ -150,6 +150,7 @@ static void gateway_stop(struct gateway *g)
 		turns_cancel_all(g);
 	exec_free_all(g);
 	http_server_free(g->server);
+	exec_destroy_all(g);
 	container_client_free(g->containers);
 	upstream_free_links(g);
 	http_client_free(g->client);

@@ -92,6 +92,7 @@ void exec_create(struct request *r);
 void exec_get(struct request *r);
 void exec_kill(struct request *r);
 void exec_free_all(struct gateway *g);
+void exec_destroy_all(struct gateway *g); /* those that are kept too; no exchange is left */
 size_t exec_running(const struct gateway *g);
 
 #define STORE_ENV_MAX 64 /* variables that a container may have of its own */
