@@ -338,8 +338,9 @@ static int parse_format(struct responses_parser *p, const struct json *format)
 {
 	static const char *const types[] = {"text", "json_object", "json_schema", NULL};
 	static const char *const nothing[] = {NULL};
+	/* Open Responses demands a description, and OpenRouter's SDK cannot read a null one. */
 	static const char *const demanded[] = {
-	        "description", "null", "schema", "null", "strict", "false", NULL};
+	        "description", "\"\"", "schema", "null", "strict", "false", NULL};
 	static const char *const text[] = {"type", "\"text\"", NULL};
 	const struct json *schema;
 	struct str type = {NULL, 0}, ignored;
