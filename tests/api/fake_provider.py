@@ -323,8 +323,10 @@ class Connection:
         request.head = b"\r\n".join(raw) + b"\r\n"
         return request
 
-    def peer_closed(self):
-        if not select.select([self.sock], [], [], 0)[0]:
+    def peer_closed(self, timeout=0):
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        if not poll.poll(timeout):
             return False
         try:
             return self.sock.recv(1, socket.MSG_PEEK) == b""
@@ -371,7 +373,9 @@ class Connection:
         elif isinstance(step, Wait):
             self.wait(step.event.is_set)
         elif isinstance(step, Hold):
-            self.wait(lambda: False)
+            while not self.peer_closed(None):
+                time.sleep(0.01)  # it sent something
+            raise EOFError
         elif isinstance(step, Reset):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.sock.close()
