@@ -600,14 +600,14 @@ union init_reply {
 	uint8_t bytes[512];
 };
 
-static size_t drain_output(int fds[2], char *out, size_t size)
+static size_t drain_output(const char *script, int fds[2], char *out, size_t size)
 {
 	size_t len = 0;
 	uint64_t end = now_ms() + 2 * NODE_LIMIT_MS;
 	struct pollfd p[2] = {{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}};
 	while (p[0].fd >= 0 || p[1].fd >= 0) {
 		if (now_ms() > end)
-			fail_msg("a command's output does not end");
+			fail_msg("output of %s does not end, so far: %.*s", script, (int)len, out);
 		poll(p, 2, 1000);
 		for (int i = 0; i < 2; i++) {
 			char text[4096];
@@ -637,7 +637,7 @@ int channel_run(int channel, const char *script, char *out, size_t size)
 	if (r.h.op == INIT_REFUSED)
 		fail_msg("init refused: %s: %s", r.refused.step, strerror((int)r.refused.errnum));
 	assert_int_equal(r.h.op, INIT_STARTED);
-	out[drain_output(fds, out, size)] = '\0';
+	out[drain_output(script, fds, out, size)] = '\0';
 	n = recv_fds(channel, &r, sizeof(r), fds, 3 * NODE_LIMIT_MS);
 	if (n <= 0)
 		fail_msg("init did not say INIT_DONE");
