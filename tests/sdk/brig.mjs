@@ -6,7 +6,7 @@ import fs from "node:fs";
 import path from "node:path";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
-const BRIG = process.env.BRIG || process.env.BRIG_BIN || path.join(ROOT, "build/brig");
+export const BRIG = process.env.BRIG || process.env.BRIG_BIN || path.join(ROOT, "build/brig");
 const IMAGE = process.env.BRIG_TEST_IMAGE || "/var/lib/brig/images/base.erofs";
 const ID_STEP = 0x11000000;
 
@@ -43,11 +43,14 @@ export class Brig {
     this.folder = fs.mkdtempSync("/var/tmp/brig-sdk-");
     fs.chmodSync(this.folder, 0o711);
     this.data = path.join(this.folder, "data");
+    this.ids = { base: 0x20000000 + ID_STEP * slot };
+    this.args = [];
+    this.text = null; // a configuration as text, in place of the one below
     this.config = {
       listen: "127.0.0.1:0",
       data: this.data,
       grace: "5s",
-      ids: { base: 0x20000000 + ID_STEP * slot },
+      ids: this.ids,
       keys: [{ key: KEY, account: "acme", workspace: "one" }],
       providers: fake && [{
         name: "fake", dialect: "openai-chat", base_url: fake.url, api_key: "sk-upstream",
@@ -73,9 +76,10 @@ export class Brig {
       fs.copyFileSync(IMAGE, image);
     }
     const config = path.join(this.folder, "brig.yaml");
-    fs.writeFileSync(config, JSON.stringify(this.config), { mode: 0o600 }); // JSON is YAML
+    const text = this.text ?? JSON.stringify(this.config); // JSON is YAML
+    fs.writeFileSync(config, text, { mode: 0o600 });
     const log = fs.openSync(path.join(this.folder, "log"), "a");
-    this.process = spawn(BRIG, ["serve", "--config", config], { stdio: ["ignore", "pipe", log], detached: true });
+    this.process = spawn(BRIG, ["serve", "--config", config, ...this.args], { stdio: ["ignore", "pipe", log], detached: true });
     fs.closeSync(log);
     this.ended = new Promise((done) => this.process.once("exit", (code, signal) => done(code ?? signal)));
     this.url = await new Promise((done, failed) => {
