@@ -210,8 +210,11 @@ static int clone_mount(struct disk *d, const char *name, int userns, uint64_t at
 int disk_dev_mount(struct disk *d, int userns, int *ret_mount, struct fail *f)
 {
 	/* All sandboxes share this file system: what one could write all would see. */
-	int mnt = clone_mount(
-	        d, "dev", userns, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
+	int mnt = clone_mount(d, "dev", userns, attr);
+	if (mnt ==
+	        -EINVAL) /* before 6.3 tmpfs has no mapping: the nodes show as nobody's, and work */
+		mnt = clone_mount(d, "dev", -1, attr);
 	if (mnt < 0)
 		return fail_set(f, SUP_E_SYSTEM, mnt, "clone dev");
 	*ret_mount = mnt;

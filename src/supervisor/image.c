@@ -109,7 +109,10 @@ int image_mount_ext4(const struct image *img, bool lasting)
 
 int image_map_mount(int mnt, int userns, uint64_t attr)
 {
-	struct mount_attr set = {
-	        .attr_set = MOUNT_ATTR_IDMAP | attr, .userns_fd = (uint64_t)userns};
+	struct mount_attr set = {.attr_set = attr};
+	if (userns >= 0) {
+		set.attr_set |= MOUNT_ATTR_IDMAP;
+		set.userns_fd = (uint64_t)userns;
+	}
 	return mount_setattr(mnt, "", AT_EMPTY_PATH, &set, sizeof(set)) < 0 ? -errno : 0;
 }

@@ -32,7 +32,8 @@ int image_mount_type(const char *type, unsigned int attr, const char *const opti
 /* An ext4 image: nosuid, nodev, noatime, discard. Without `lasting` it need not survive a loss of
  * power. */
 int image_mount_ext4(const struct image *img, bool lasting);
-/* Maps the ids of a detached mount by a user namespace and sets further attributes. */
+/* Maps the ids of a detached mount by a user namespace (-1: does not) and sets further attributes.
+ */
 int image_map_mount(int mnt, int userns, uint64_t attr);
 
 #endif

@@ -54,7 +54,8 @@ static int seal_init(void)
 			return -errno;
 		at += n > 0 ? (size_t)n : 0;
 	}
-	/* Executable and not readable: else root of the sandbox, to whom it is mapped, owns /proc/1's files. */
+	/* Executable and not readable: else root of the sandbox, to whom it is mapped, owns
+	 * /proc/1's files. */
 	if (fchmod(fd, 0711) < 0 ||
 	        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) <
 	                0)
@@ -96,6 +97,11 @@ static _Noreturn void child_run(const struct child *c)
 {
 	char go;
 	sigset_t none;
+	/* Away from our terminal, which /dev/tty would be; and with no signal ignored, which exec
+	 * keeps. */
+	setsid();
+	for (int i = 1; i < NSIG; i++)
+		signal(i, SIG_DFL);
 	for (int i = 0; i < c->n_before; i++)
 		if (write(c->attach[i], "0", 1) != 1)
 			_exit(101);

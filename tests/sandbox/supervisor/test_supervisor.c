@@ -115,6 +115,12 @@ static void inside_is_closed(void **state)
 	assert_string_equal(
 	        channel_output(channel, "ip link show lo | grep -c LOOPBACK,UP"), "1\n");
 	assert_string_equal(channel_output(channel, "ls -A /workspace/home | wc -l"), "0\n");
+	/* init in a session of its own, without terminal; no signal ignored by inheritance */
+	assert_string_equal(
+	        channel_output(channel, "sed 's/.*) //' /proc/1/stat | cut -d' ' -f4,5"), "1 0\n");
+	const char *ignored = channel_output(channel, "grep SigIgn /proc/self/status | cut -f2");
+	assert_int_equal(
+	        strtoull(ignored, NULL, 16) & (1U << (SIGPIPE - 1) | 1U << (SIGHUP - 1)), 0);
 	assert_string_equal(channel_output(channel, "touch /dev/x 2>/dev/null || echo no"), "no\n");
 	assert_string_equal(
 	        channel_output(channel,
