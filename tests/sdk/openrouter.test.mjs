@@ -18,7 +18,8 @@ let fake, brig, client, sent;
 
 before(async () => {
   fake = await new Fake().start();
-  brig = await new Brig(2, fake, { limits: { body: "64k", keepalive: "100ms" } }).start();
+  brig = await new Brig(2, fake, { limits: { body: "64k", keepalive: "100ms" },
+    models: [{ name: "fast", route: ["fake/priced"] }] }).start();
   client = connect({ retryConfig: { strategy: "none" } });
 });
 
@@ -279,6 +280,21 @@ describe("a client that goes away", () => {
     assert.equal(error.name, "RequestTimeoutError");
     await until(() => model.requests[0].closedAt, "the upstream was not closed", 1000);
   });
+});
+
+test("models are listed with what they cost", async () => {
+  const listed = await client.models.list();
+  const pages = [];
+  for await (const page of listed) pages.push(page);
+  const { data, totalCount } = pages[0].result;
+  assertKnown(data);
+  assert.equal(totalCount, data.length);
+  const find = (id) => data.find((model) => model.id === id);
+  assert.deepEqual(find("fake/priced").pricing, { prompt: "0.0000025", completion: "0.00001", inputCacheRead: "0.00000025" });
+  assert.deepEqual(find("brig/script").pricing, { prompt: "0", completion: "0" });
+  assert.match(find("brig/script").description, /^Not a model/);
+  assert.equal(find("fast").pricing.prompt, "-1");
+  assert.deepEqual(find("fast").architecture.outputModalities, ["text"]);
 });
 
 test("a refused request is sent once", async () => {
