@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "supervisor/disk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -1149,6 +1150,53 @@ static void stop_leaves_nothing(void **state)
 	finish(&n);
 }
 
+static int count_descriptors(pid_t pid)
+{
+	char path[64];
+	int count = 0;
+	str_format(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	DIR *dir = opendir(path);
+	for (struct dirent *e; dir && (e = readdir(dir));)
+		count++;
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+/* Lives and deaths of every kind, again and again: the supervisor holds no more than at first. */
+static void nothing_leaks(void **state)
+{
+	struct node n;
+	union reply r;
+	int first = 0;
+	node_make(&n);
+	n.cfg.live = 2;
+	node_start(&n);
+	for (int round = 0; round < 30; round++) {
+		make_idle(&n, "a");
+		make_idle(&n, "b");
+		close(claim_ok(&n, 0, "c", &r)); /* ends a or b */
+		struct sup_claim bad = node_claim(&n, "c");
+		bad.policy[0] = 9;
+		assert_int_equal(node_claimed(&n, 0, &bad, &r), -1);
+		if (round % 3 == 0) {
+			pid_t init = node_find_init(&n);
+			kill(init, SIGKILL);
+		}
+		static const char *const name[] = {"a", "b", "c"};
+		for (int i = 0; i < 3; i++) {
+			node_key_op(&n, 0, SUP_DELETE, name[i], &r);
+			assert_int_equal(r.h.op, SUP_DONE);
+		}
+		sleep_ms(100); /* the spares are made again */
+		int now = count_descriptors(n.pid);
+		first = round == 2 ? now : first;
+		if (round > 2)
+			assert_true(now <= first + 2);
+	}
+	finish(&n);
+}
+
 /* Gateways that do not end on SIGTERM are given the grace, and not more; a second signal ends it.
  */
 static void drain_has_an_end(void **state)
@@ -1253,6 +1301,7 @@ int main(int argc, char **argv)
 	        cmocka_unit_test_teardown(second_supervisor, node_teardown),
 	        cmocka_unit_test_teardown(stop_leaves_nothing, node_teardown),
 	        cmocka_unit_test_teardown(drain_has_an_end, node_teardown),
+	        cmocka_unit_test_teardown(nothing_leaks, node_teardown),
 	};
 	if (geteuid() != 0 || access("/bin/busybox", X_OK) < 0) {
 		fprintf(stderr, "skipped: needs root and /bin/busybox (package busybox-static)\n");
