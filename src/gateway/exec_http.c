@@ -389,6 +389,13 @@ static struct str keep(struct exec *e, struct fields *f, struct str s)
 	return (struct str){p != NULL ? p : "", p != NULL ? s.n : 0};
 }
 
+/* No command line, folder or variable can hold one; stdin can. */
+static void refuse_nul(struct fields *f, const char *name, struct str s)
+{
+	if (s.n > 0 && memchr(s.p, 0, s.n) != NULL)
+		fields_fail(f, name, "%s must not hold a NUL.", name);
+}
+
 static void read_command(struct exec *e, struct fields *f)
 {
 	const struct json *commands = fields_strings(f, "commands", MAX_COMMANDS);
@@ -452,6 +459,8 @@ static void read_rest(struct exec *e, struct fields *f)
 	fields_bool(f, "stream", &e->stream);
 	fields_bool(f, "detach", &e->detach);
 	fields_str(f, "encoding", 16, &encoding);
+	refuse_nul(f, "cwd", e->cwd);
+	refuse_nul(f, "user", e->user);
 	if (encoding.p != NULL && !str_is(encoding, "base64") && !str_is(encoding, "utf-8"))
 		fields_fail(f, "encoding", "encoding must be utf-8 or base64.");
 	if (e->stream && e->detach)
