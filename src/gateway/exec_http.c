@@ -413,8 +413,10 @@ static void read_command(struct exec *e, struct fields *f)
 	}
 	e->is_argv = argv != NULL;
 	e->commands = mem_array(json_count(list), sizeof(*e->commands));
-	for (const struct json *v = json_first(list); v != NULL; v = json_next(v))
+	for (const struct json *v = json_first(list); v != NULL; v = json_next(v)) {
+		refuse_nul(f, argv != NULL ? "argv" : "commands", json_str(v));
 		e->commands[e->n_commands++] = keep(e, f, json_str(v));
+	}
 }
 
 static void read_id(struct exec *e, struct fields *f)
