@@ -219,6 +219,7 @@ struct exec_waiter {
 	struct owner owner;
 	struct event *timer;
 	uint64_t offset[2];
+	bool until_done; /* output alone is no answer */
 };
 
 static void status_write(struct exec *e, uint64_t offset[2], struct buf *out)
@@ -289,8 +290,11 @@ static void on_waiter_gone(void *self, enum http_gone why)
 
 void exec_on_rings(struct exec *e)
 {
-	while (e->waiters != NULL)
-		waiter_answer(e->waiters);
+	for (struct exec_waiter *w = e->waiters, *next; w != NULL; w = next) {
+		next = w->next;
+		if (e->done || !w->until_done)
+			waiter_answer(w);
+	}
 }
 
 /* ---- the end ---- */
@@ -532,7 +536,8 @@ static void exec_again(struct exec *first, struct request *r, bool detach)
 		return;
 	}
 	w = mem_alloc(sizeof(*w));
-	*w = (struct exec_waiter){.next = first->waiters, .e = first, .x = r->x};
+	*w = (struct exec_waiter){
+	        .next = first->waiters, .e = first, .x = r->x, .until_done = true};
 	w->owner = (struct owner){NULL, on_waiter_gone, w};
 	w->timer = evtimer_new(r->g->base, on_waited, w);
 	if (w->timer == NULL)
