@@ -116,7 +116,9 @@ int http_server_listen(struct http_server *s, evutil_socket_t fd, struct error *
 	int one = 1, idle = 60, between = 15, count = 4;
 	struct listener *l;
 
-	if (evutil_make_socket_nonblocking(fd) || evutil_make_socket_closeonexec(fd))
+	/* Listening again: an earlier server on this socket may have ended that (see below). */
+	if (evutil_make_socket_nonblocking(fd) || evutil_make_socket_closeonexec(fd) ||
+	        listen(fd, SOMAXCONN) < 0)
 		return error_errno(err, errno, "the listening socket");
 	/* Linux hands these on to the connections; a unix socket refuses them and needs none. */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -141,6 +143,9 @@ static void server_close_listeners(struct http_server *s)
 	while ((l = TAILQ_FIRST(&s->listeners))) {
 		TAILQ_REMOVE(&s->listeners, l, link);
 		event_del(&l->event);
+		/* Others hold it too (whoever bound it): closing alone would leave new clients
+		 * waiting in its queue, where nobody takes them. */
+		shutdown(event_get_fd(&l->event), SHUT_RD);
 		close(event_get_fd(&l->event));
 		free(l);
 	}
