@@ -83,6 +83,7 @@ export class Brig {
     fs.closeSync(log);
     this.ended = new Promise((done) => this.process.once("exit", (code, signal) => done(code ?? signal)));
     this.url = await new Promise((done, failed) => {
+      this.process.once("error", failed); // it could not be started at all
       let said = "";
       this.process.stdout.on("data", (data) => {
         said += data;
@@ -90,6 +91,9 @@ export class Brig {
         if (ready) done(ready[1]);
       });
       this.ended.then((code) => failed(new Error(`brig serve ended with ${code}:\n${this.log()}`)));
+    }).catch((error) => {
+      this.remove();
+      throw error;
     });
     return this;
   }
@@ -103,10 +107,14 @@ export class Brig {
     const log = this.log();
     let left;
     await until(() => !(left = this.leftovers()).length, null, 3000).catch(() => {});
-    fs.rmSync(this.folder, { recursive: true, force: true });
+    this.remove();
     if (code !== 0) throw new Error(`brig serve ended with ${code}:\n${log.slice(-4000)}`);
     if (left.length) throw new Error(`left behind:\n${left.join("\n")}`);
     if (/BUG|Sanitizer|runtime error:/.test(log) || log.includes(KEY)) throw new Error(log.slice(-8000));
+  }
+
+  remove() {
+    fs.rmSync(this.folder, { recursive: true, force: true });
   }
 
   leftovers() {
