@@ -1197,6 +1197,22 @@ static void nothing_leaks(void **state)
 	finish(&n);
 }
 
+/* Until it really stopped: SIGTERM would be taken before a SIGSTOP that still waits. */
+static void stop_process(pid_t pid)
+{
+	char path[64], line[256], run = ' ';
+	str_format(path, sizeof(path), "/proc/%d/status", (int)pid);
+	kill(pid, SIGSTOP);
+	while (run != 'T') {
+		FILE *f = fopen(path, "r");
+		assert_non_null(f);
+		while (fgets(line, sizeof(line), f))
+			sscanf(line, "State: %c", &run);
+		fclose(f);
+		sleep_ms(1);
+	}
+}
+
 /* Gateways that do not end on SIGTERM are given the grace, and not more; a second signal ends it.
  */
 static void drain_has_an_end(void **state)
@@ -1208,7 +1224,7 @@ static void drain_has_an_end(void **state)
 		n.cfg.grace_ms = twice ? 20000 : 2500;
 		node_start(&n);
 		int channel = claim_ok(&n, 0, "a", &r);
-		kill(n.gateway[0], SIGSTOP); /* SIGTERM stays pending */
+		stop_process(n.gateway[0]); /* SIGTERM stays pending */
 		uint64_t start = now_ms();
 		kill(n.pid, SIGTERM);
 		sleep_ms(150);
