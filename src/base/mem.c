@@ -1,6 +1,6 @@
 /*
  * Theory of operation: an arena is a list of chunks, the first of which serves small allocations
- * from its front. Chunks start at 4 KiB and double up to 256 KiB, so a small document costs little
+ * from its front. Chunks start at 1 KiB and double up to 256 KiB, so a small document costs little
  * and a large one few calls. What does not fit well into a chunk gets one of its own, put behind
  * the current one so that the current one's free room stays in use. The maximum counts whole
  * chunks, headers included: it bounds what the arena takes from the system, not only what it hands
@@ -15,7 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARENA_ALIGN = 16, CHUNK_FIRST = 4096, CHUNK_LARGEST = 256 * 1024 };
+enum { ARENA_ALIGN = 16, CHUNK_FIRST = 1024, CHUNK_LARGEST = 256 * 1024 };
+/* An array begins with room for 8 elements, or for fewer where they are large: most stay that
+ * short. */
+enum { GROW_FIRST = 8, GROW_FIRST_BYTES = 256 };
 
 void *mem_alloc(size_t size)
 {
@@ -56,12 +59,15 @@ char *mem_strndup(const char *s, size_t n)
 
 void mem_grow(void *items, size_t *cap, size_t n, size_t size)
 {
-	size_t want = *cap < 8 ? 8 : *cap;
-	size_t bytes;
+	size_t want = *cap, bytes;
 	void *old, *grown;
 
 	if (n < *cap)
 		return;
+	if (want == 0)
+		want = size * GROW_FIRST <= GROW_FIRST_BYTES ? GROW_FIRST
+		       : size < GROW_FIRST_BYTES             ? GROW_FIRST_BYTES / size
+		                                             : 1;
 	while (want <= n) {
 		if (want > SIZE_MAX / 2)
 			BUG("no memory for %zu elements", n);

@@ -115,10 +115,10 @@ static void arena_starts_small(void **state)
 	struct arena *a = arena_new(1 << 20);
 
 	assert_non_null(arena_alloc(a, 10));
-	assert_int_equal(arena_used(a), 4096);
-	while (arena_used(a) == 4096)
+	assert_int_equal(arena_used(a), 1024);
+	while (arena_used(a) == 1024)
 		assert_non_null(arena_alloc(a, 100));
-	assert_int_equal(arena_used(a), 4096 + 8192);
+	assert_int_equal(arena_used(a), 1024 + 2048);
 	arena_free(a);
 }
 
