@@ -169,12 +169,12 @@ static void write_error_event(struct api_stream *s)
 	struct json_writer *j = &s->w.json;
 
 	event_begin(s, "error");
-	write_error_fields(j, &s->error, false);
+	write_error_fields(j, s->error, false);
 	jw_key(j, "error");
 	jw_object(j);
-	write_error_fields(j, &s->error, true);
+	write_error_fields(j, s->error, true);
 	jw_end(j);
-	jw_kcstr(j, "error_type", api_error_name(&s->error));
+	jw_kcstr(j, "error_type", api_error_name(s->error));
 	event_end(s);
 }
 

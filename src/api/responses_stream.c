@@ -28,7 +28,6 @@ enum {
 	/* A delta's text is the turn's and lives only until the next one: from here on it is
 	 * copied. Escaped it may be six times as long, so that one below never waits. */
 	HOLD_FROM = 8 * 1024,
-	QUEUE_KEEP = 16,
 };
 
 /* ---- slots ---- */
@@ -395,6 +394,7 @@ static void turn_end(
 {
 	struct responses_state *state = &s->state;
 	const char *last = "response.completed";
+	struct error canceled;
 
 	if (s->ended)
 		return;
@@ -413,11 +413,9 @@ static void turn_end(
 		state->incomplete_reason = o->incomplete_reason ? o->incomplete_reason : "timeout";
 		last = "response.incomplete";
 	} else if (o->status != TURN_COMPLETED) {
-		if (o->error)
-			s->error = *o->error;
-		else
-			error_set(&s->error, ERR_CANCELED, "The turn was cancelled.");
-		state->error = &s->error;
+		error_set(&canceled, ERR_CANCELED, "The turn was cancelled.");
+		s->error = error_copy(o->error ? o->error : &canceled);
+		state->error = s->error;
 		state->status = "failed";
 		last = "response.failed";
 	}
@@ -472,17 +470,15 @@ static bool event_is_under_way(const struct api_stream *s)
 	return s->in_snapshot || ropewriter_left(&s->w) > 0;
 }
 
+/* All is written. Most streams wait most of the time, and then keep nothing for the next event. */
 static void queue_forget(struct api_stream *s)
 {
-	s->next_event = 0;
-	s->n_queue = 0;
 	free(s->held);
 	s->held = NULL;
-	if (s->cap_queue <= QUEUE_KEEP)
-		return;
 	free(s->queue);
 	s->queue = NULL;
-	s->cap_queue = 0;
+	s->next_event = s->n_queue = s->cap_queue = 0;
+	ropewriter_rest(&s->w);
 }
 
 /* Goes on with the event that is under way until it is over or `most` bytes are in out. */
@@ -578,6 +574,7 @@ struct api_stream *responses_stream_close(struct api_stream *s)
 	free(s->slots);
 	free(s->queue);
 	free(s->held);
+	free(s->error);
 	free(s);
 	return NULL;
 }

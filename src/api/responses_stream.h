@@ -39,7 +39,7 @@ struct api_stream {
 	enum api_carrier carrier;
 	struct responses_state state;
 	bool begun, ended;
-	struct error error; /* what state.error points to */
+	struct error *error; /* state.error, to be freed */
 	struct turn_totals totals;
 
 	struct responses_slot *slots; /* the items of `output`, in order */

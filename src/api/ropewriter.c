@@ -24,6 +24,11 @@ void ropewriter_free(struct ropewriter *w)
 	w->rope = rope_free(w->rope);
 }
 
+void ropewriter_rest(struct ropewriter *w)
+{
+	buf_free(&w->text);
+}
+
 void ropewriter_begin(struct ropewriter *w)
 {
 	if (w->text.cap > TEXT_KEEP)

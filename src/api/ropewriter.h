@@ -18,6 +18,8 @@ struct ropewriter {
 
 void ropewriter_init(struct ropewriter *w);
 void ropewriter_free(struct ropewriter *w);
+/* Nothing is left and nothing is being written: gives back the memory. */
+void ropewriter_rest(struct ropewriter *w);
 /* Forgets an unfinished value and begins a new text. */
 void ropewriter_begin(struct ropewriter *w);
 /* Bytes outside the JSON value: framing. */

@@ -1,6 +1,7 @@
 #include "base/error.h"
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "base/utf8.h"
 
@@ -117,6 +118,17 @@ int error_prefix(struct error *err, const char *fmt, ...)
 	if (!err->code)
 		err->code = ERR_INTERNAL;
 	return -(int)err->code;
+}
+
+struct error *error_copy(const struct error *err)
+{
+	struct error *copy;
+
+	if (!err)
+		return NULL;
+	copy = mem_alloc(sizeof(*copy));
+	*copy = *err;
+	return copy;
 }
 
 int error_http_status(const struct error *err)

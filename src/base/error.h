@@ -56,6 +56,10 @@ int error_errno(struct error *err, int errnum, const char *fmt, ...)
  * -ERR_INTERNAL). */
 int error_prefix(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* For what keeps an error beyond the call, which is rare, so that it need not hold a whole one all
+ * the time: a copy to free(). NULL gives NULL. */
+struct error *error_copy(const struct error *err);
+
 /* The HTTP status that goes with an error. */
 int error_http_status(const struct error *err);
 

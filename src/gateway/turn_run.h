@@ -22,7 +22,7 @@ struct upstream {
 	size_t target;   /* index in the route */
 	int status;      /* 0: no head yet */
 	bool begun;      /* an event reached the turn: no other target may be tried */
-	bool over;           /* the reply has ended */
+	bool over;       /* the reply has ended */
 	bool paused;     /* the turn wants it */
 	bool stands;     /* it is paused now */
 	char retry_after[64];
@@ -74,17 +74,14 @@ struct turn_run {
 	bool storing;  /* the pool works for it: do not free */
 	bool reaping;  /* the loop will free it */
 	int status;    /* of the answer */
-	int store_result;
-	struct error store_error;
-	struct error failure; /* of OUT_END, for an answer that never began */
+	const struct error *failure; /* the turn's own, of OUT_END; NULL: none */
+	struct error *job_error;     /* of the work on the pool that has failed */
 	struct event *timer, *keepalive;
-	char model_shown[512];
+	char *model_shown;
 	/* Parsing, perhaps on the pool. */
 	const struct api *api;
 	char *session; /* the header's value, whole: its end counts */
 	struct api_request in;
-	int parsed;
-	struct error parse_error;
 };
 
 void turn_run_feed(

@@ -40,6 +40,8 @@ static void turn_run_free(struct turn_run *t)
 	buf_free(&t->out);
 	free(t->in.body);
 	free(t->session);
+	free(t->model_shown);
+	free(t->job_error);
 	if (t->timer != NULL)
 		event_free(t->timer);
 	if (t->keepalive != NULL)
@@ -95,8 +97,8 @@ static void answer_headers(struct turn_run *t)
 	http_response_header(t->x, "X-Request-Id", t->who.id);
 	if (totals.commands_started && t->ended && t->status >= 400)
 		http_response_header(t->x, "X-Should-Retry", "false");
-	if (t->failure.retry_after_ms > 0 && t->ended && t->status >= 400) {
-		str_format(text, sizeof(text), "%d", (t->failure.retry_after_ms + 999) / 1000);
+	if (t->failure != NULL && t->failure->retry_after_ms > 0 && t->status >= 400) {
+		str_format(text, sizeof(text), "%d", (t->failure->retry_after_ms + 999) / 1000);
 		http_response_header(t->x, "Retry-After", text);
 	}
 	t->answered = true;
@@ -107,10 +109,10 @@ static void answer_error(struct turn_run *t)
 {
 	struct buf body = BUF_INIT(65536);
 
-	t->status = error_http_status(&t->failure);
+	t->status = error_http_status(t->failure);
 	answer_headers(t);
 	t->finished = true;
-	t->request.api->error_body(&t->failure, t->request.under_v1, &body);
+	t->request.api->error_body(t->failure, t->request.under_v1, &body);
 	http_respond(t->x, t->status, "application/json", (struct str){body.data, body.len});
 	buf_free(&body);
 }
@@ -126,13 +128,14 @@ static bool answer_begin(struct turn_run *t)
 		answer_headers(t);
 		if (t->request.api->left(t->stream) == 0) {
 			t->finished = true;
-			http_respond(t->x, t->status, "application/json", (struct str){t->out.data, t->out.len});
+			http_respond(t->x, t->status, "application/json",
+			        (struct str){t->out.data, t->out.len});
 			return false;
 		}
 		http_respond_start(t->x, t->status, "application/json");
 		return true;
 	}
-	if (t->ended && t->failure.code != 0 && !t->may_answer) {
+	if (t->failure != NULL && !t->may_answer) {
 		answer_error(t);
 		return false;
 	}
@@ -248,9 +251,10 @@ static void arm_timer(struct turn_run *t, uint64_t at_ms)
 static void store_work(void *arg)
 {
 	struct turn_run *t = arg;
+	struct error e;
 
-	t->store_result =
-	        container_touch(t->g, t->key, str_of(t->request.container_id), &t->store_error);
+	if (container_touch(t->g, t->key, str_of(t->request.container_id), &e) < 0)
+		t->job_error = error_copy(&e);
 }
 
 static void store_done(void *arg)
@@ -259,9 +263,9 @@ static void store_done(void *arg)
 	struct turn_event ev = {.type = TURN_STORED};
 
 	t->storing = false;
-	if (t->store_result < 0) {
-		log_text(LOG_ERROR, "store_failed", "%s", t->store_error.text);
-		ev.text = str_of(t->store_error.text);
+	if (t->job_error != NULL) {
+		log_text(LOG_ERROR, "store_failed", "%s", t->job_error->text);
+		ev.text = str_of(t->job_error->text);
 	}
 	if (!t->done)
 		turn_run_feed(t, &ev);
@@ -290,8 +294,7 @@ static void emit(struct turn_run *t, const struct turn_output *o)
 		callids_keep(t, o->item);
 	if (o->type == OUT_END) {
 		t->ended = true;
-		if (o->error != NULL)
-			t->failure = *o->error;
+		t->failure = o->error;
 	}
 	if (t->request.api->emit(t->stream, o, &totals, &t->out) < 0 && t->x != NULL) {
 		log_text(LOG_ERROR, "emit_failed", "an event could not be written");
@@ -314,7 +317,7 @@ static void record(struct turn_run *t)
 	        LOG_N("input_tokens", totals.usage.input),
 	        LOG_N("output_tokens", totals.usage.output), LOG_N("sandbox_ms", totals.sandbox_ms),
 	        LOG_S("sandbox_cost", buf_cstr(&cost)),
-	        LOG_S("error", t->failure.text[0] ? t->failure.text : NULL));
+	        LOG_S("error", t->failure != NULL ? t->failure->text : NULL));
 	buf_free(&cost);
 }
 
@@ -379,12 +382,16 @@ static void turn_pump(struct turn_run *t)
 	upstream_apply_pause(t);
 	run_apply_pause(t);
 	finish_if_sent(t);
+	if (t->out.len == 0)
+		buf_free(&t->out); /* there may be nothing to say for long */
 	t->pumping = false;
 	turn_run_reap(t);
 }
 
 /* ---- from a request to a turn ---- */
 
+/* Ends it before there is a turn. Where the client has gone nobody asks for the reason, and e may
+ * be NULL. */
 static void refuse(struct turn_run *t, const struct error *e)
 {
 	struct http_exchange *x = t->x;
@@ -401,11 +408,12 @@ static void refuse(struct turn_run *t, const struct error *e)
 static void who_fill(struct turn_run *t)
 {
 	const struct provider_target *first = &t->route.targets[0];
+	struct buf shown = BUF_INIT(4096);
 
 	t->who.created_s = clock_wall_s();
 	t->who.provider = first->config->name;
-	snprintf(
-	        t->model_shown, sizeof(t->model_shown), "%s/%s", first->config->name, first->model);
+	buf_printf(&shown, "%s/%s", first->config->name, first->model);
+	t->model_shown = buf_steal(&shown, NULL);
 	t->who.model = t->model_shown;
 	for (size_t i = 0; i < first->config->n_prices; i++) {
 		const struct config_price *p = &first->config->prices[i];
@@ -475,7 +483,7 @@ static void resolve_done(void *arg)
 
 	t->storing = false;
 	if (t->x == NULL)
-		refuse(t, &t->parse_error);
+		refuse(t, NULL);
 	else
 		turn_begin(t);
 }
@@ -492,8 +500,10 @@ static void resolve_begin(struct turn_run *t)
 static void parse_work(void *arg)
 {
 	struct turn_run *t = arg;
+	struct error e;
 
-	t->parsed = t->api->parse(&t->in, str_of(t->seed), &t->request, &t->parse_error);
+	if (t->api->parse(&t->in, str_of(t->seed), &t->request, &e) < 0)
+		t->job_error = error_copy(&e);
 	t->in.body = NULL; /* the api has it in every case */
 }
 
@@ -502,10 +512,8 @@ static void parse_done(void *arg)
 	struct turn_run *t = arg;
 
 	t->storing = false;
-	if (t->parsed < 0)
-		refuse(t, &t->parse_error);
-	else if (t->x == NULL)
-		refuse(t, &t->parse_error); /* nobody waits: only free it */
+	if (t->job_error != NULL || t->x == NULL)
+		refuse(t, t->job_error);
 	else if (callids_needed(t->request.conversation))
 		resolve_begin(t);
 	else

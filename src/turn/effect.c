@@ -1,10 +1,21 @@
 /*
  * The queue of effects. Texts that an event lent are copied into one buffer, which is emptied when
- * the queue is: a turn that streams does not allocate for each piece.
+ * the queue is. Once the caller has seen that nothing is left both give their memory back, since
+ * most turns wait most of the time.
  */
 #include "turn/internal.h"
 
 #include "base/mem.h"
+
+#include <stdlib.h>
+
+static void queue_free(struct turn *t)
+{
+	free(t->queue);
+	t->queue = NULL;
+	t->n_queue = t->cap_queue = t->next_effect = 0;
+	buf_free(&t->texts);
+}
 
 void effect_push(struct turn *t, const struct turn_effect *e)
 {
@@ -54,8 +65,10 @@ bool turn_next_effect(struct turn *t, struct turn_effect *ret)
 {
 	struct effect *next;
 
-	if (t->next_effect == t->n_queue)
+	if (t->next_effect == t->n_queue) {
+		queue_free(t);
 		return false;
+	}
 	next = &t->queue[t->next_effect++];
 	*ret = next->e;
 	if (next->copied)

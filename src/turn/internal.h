@@ -87,8 +87,8 @@ struct turn {
 	bool ending;
 	enum turn_status status;
 	const char *reason;
-	struct error error;
-	bool unsaved; /* commands ran since the last save */
+	struct error *error; /* TURN_FAILED: a copy */
+	bool unsaved;        /* commands ran since the last save */
 
 	/* accounting.c */
 	struct usage usage, usage_now; /* of the replies that have ended; of the one under way */

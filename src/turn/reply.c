@@ -171,6 +171,7 @@ static void writing_end_part(struct turn *t)
 	if (!w->part_open)
 		return;
 	w->part_open = false;
+	mem_grow(&w->parts, &w->cap_parts, w->n_parts, sizeof(*w->parts));
 	w->parts[w->n_parts++] = (struct part){
 	        .type = w->part_type,
 	        .text = turn_copy(t, (struct str){buf_cstr(&w->text), w->text.len}),
@@ -195,7 +196,6 @@ static void writing_delta(struct turn *t, const struct stream_event *ev)
 			reply_too_large(t);
 			return;
 		}
-		mem_grow(&w->parts, &w->cap_parts, w->n_parts, sizeof(*w->parts));
 		w->part_open = true;
 		w->part_number = ev->part;
 		w->part_type = ev->part_type;

@@ -53,6 +53,7 @@ struct turn *turn_free(struct turn *t)
 	buf_free(&t->shown[0]);
 	buf_free(&t->shown[1]);
 	free(t->queue);
+	free(t->error);
 	free(t);
 	return NULL;
 }
@@ -75,7 +76,7 @@ void turn_will_fail(struct turn *t, const struct error *err)
 	t->ending = true;
 	t->status = TURN_FAILED;
 	t->reason = NULL;
-	t->error = *err;
+	t->error = error_copy(err);
 }
 
 void turn_no_memory(struct turn *t)
@@ -131,7 +132,7 @@ static void turn_end_now(struct turn *t)
 	        .type = OUT_END,
 	        .status = t->status,
 	        .incomplete_reason = t->reason,
-	        .error = t->status == TURN_FAILED ? &t->error : NULL,
+	        .error = t->status == TURN_FAILED ? t->error : NULL,
 	};
 
 	if (!t->begun && t->status != TURN_FAILED && t->status != TURN_CANCELED)
@@ -259,7 +260,7 @@ static void on_tool(struct turn *t, const struct turn_event *ev)
 	if (t->run.call && t->ending && t->status == TURN_FAILED) {
 		calls_kill(t, false);
 		output_unfinished(t, false, NULL);
-		calls_ended(t, str_of(t->error.text), "failed");
+		calls_ended(t, str_of(t->error->text), "failed");
 	}
 	if (!t->run.call)
 		turn_go_on(t);

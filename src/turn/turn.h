@@ -138,7 +138,7 @@ struct turn_output {
 	struct str text; /* lives until the next call of turn_next_effect or turn_feed */
 	enum turn_status status;
 	const char *incomplete_reason; /* "max_output_tokens", "content_filter", "timeout" */
-	const struct error *error;     /* TURN_FAILED */
+	const struct error *error;     /* TURN_FAILED; lives as long as the turn */
 };
 
 struct turn_effect {
