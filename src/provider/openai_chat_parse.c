@@ -73,8 +73,8 @@ struct provider_parser {
 	void *ctx;
 	bool begun, ended;
 	struct reply_item *head, *tail;
-	struct chat_call *calls[CALLS_MAX];
-	size_t n_calls, n_items, n_bytes;
+	struct chat_call **calls;
+	size_t n_calls, cap_calls, n_items, n_bytes;
 	struct usage usage;
 	bool finish_seen;
 	enum finish finish;
@@ -419,6 +419,7 @@ static struct chat_call *add_call(struct provider_parser *p, const int64_t *inde
 	c->extra = (struct buf)BUF_INIT(ARGS_MAX);
 	c->item = it;
 	it->call = c;
+	mem_grow(&p->calls, &p->cap_calls, p->n_calls, sizeof(struct chat_call *));
 	p->calls[p->n_calls++] = c;
 	return c;
 }
@@ -742,6 +743,7 @@ struct provider_parser *openai_chat_parse_close(struct provider_parser *p)
 		buf_free(&p->calls[i]->extra);
 		free(p->calls[i]);
 	}
+	free(p->calls);
 	sse_reader_free(p->sse);
 	buf_free(&p->body);
 	free(p);

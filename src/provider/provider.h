@@ -73,7 +73,7 @@ const struct provider *provider_for(enum config_dialect d); /* NULL: this dialec
 
 struct route {
 	struct provider_target *targets; /* in order of trying */
-	size_t n;
+	size_t n, cap;
 };
 /*
  * Resolves a model name (DESIGN section 9): an alias; provider/model; a bare name that a provider lists; else

@@ -53,6 +53,7 @@ static int add_target(
 	if (r->n == TARGETS_MAX)
 		return error_param(
 		        err, ERR_INVALID, "models", "more than %d models to try", TARGETS_MAX);
+	mem_grow(&r->targets, &r->cap, r->n, sizeof(*r->targets));
 	t = &r->targets[r->n++];
 	*t = (struct provider_target){
 	        .provider = via, .config = p, .model = mem_strndup(model.p, model.n)};
@@ -296,7 +297,7 @@ static int resolve(const struct config *cfg, enum config_dialect speaks, struct 
 int route_resolve(const struct config *cfg, enum config_dialect speaks, struct str model,
         const struct str *models, size_t n_models, struct route *ret, struct error *err)
 {
-	struct route r = {.targets = mem_array(TARGETS_MAX, sizeof(*r.targets))};
+	struct route r = {0};
 	char param[32];
 	int e = 0;
 
