@@ -7,10 +7,7 @@
  */
 #include "gateway/turn_run.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
 #define MAX_ERROR_BODY 65536
 
@@ -192,27 +189,6 @@ static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
 	}
 }
 
-/* Puts the provider's name where a transport's error names its address: that is all clients know. */
-static void hide_address(const struct config_provider *p, struct error *e)
-{
-	const char *host = strstr(p->base_url, "://") + 3;
-	char text[sizeof(e->text)], *at = e->text, *end;
-	size_t n;
-
-	host += *host == '[';
-	n = strcspn(host, host[-1] == '[' ? "]" : ":/");
-	while (*at != 0 && strncasecmp(at, host, n) != 0)
-		at++;
-	if (*at == 0)
-		return;
-	end = at + n;
-	if (*end == ':' && end[1] >= '0' && end[1] <= '9')
-		end += 1 + strspn(end + 1, "0123456789");
-	snprintf(text, sizeof(text), "%.*sthe provider %s%s", (int)(at - e->text), e->text, p->name,
-	        end);
-	str_copy(e->text, sizeof(e->text), str_of(text));
-}
-
 /* What the client may read of a failed fetch: where our providers are is the operator's business. */
 static void fetch_error(const struct turn_run *t, const struct error *err, struct error *ret)
 {
@@ -231,7 +207,7 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 {
 	struct turn_run *t = ((struct upstream_link *)ctx)->t;
 	const struct provider *p;
-	struct error e, shown;
+	struct error e;
 
 	link_free(ctx);
 	if (t == NULL)
@@ -241,12 +217,6 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 	if (err != NULL) {
 		fetch_error(t, err, &e);
 		err = &e;
-	}
-	if (err != NULL) {
-		log_text(LOG_WARN, "upstream_lost", "%s: %s", t->who.id, err->text);
-		shown = *err;
-		hide_address(t->route.targets[t->up.target].config, &shown);
-		err = &shown;
 	}
 	if (t->up.parser != NULL) {
 		struct provider_parser *parser = t->up.parser;
