@@ -235,17 +235,24 @@ static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 
 /* ---- effects ---- */
 
-static void on_turn_timer(evutil_socket_t fd, short what, void *arg)
-{
-	feed_plain(arg, TURN_TIMER);
-}
-
 static void arm_timer(struct turn_run *t, uint64_t at_ms)
 {
 	uint64_t now = clock_mono_ms(), left = at_ms > now ? at_ms - now : 0;
 	struct timeval tv = {(time_t)(left / 1000), (suseconds_t)(left % 1000 * 1000)};
 
+	t->timer_at_ms = at_ms;
 	evtimer_add(t->timer, &tv);
+}
+
+/* The loop counts from the time at which its step began, so a timer may come too early. */
+static void on_turn_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct turn_run *t = arg;
+
+	if (clock_mono_ms() < t->timer_at_ms)
+		arm_timer(t, t->timer_at_ms);
+	else
+		feed_plain(t, TURN_TIMER);
 }
 
 static void store_work(void *arg)
@@ -550,6 +557,7 @@ void turns_handle(struct request *r, const struct api *api)
 		t->in.session_header.p = t->session;
 	}
 	t->in.body = http_request_take_body(r->x, &t->in.body_len);
+	http_request_release(r->x);
 	if (t->in.body_len <= POOL_PARSE) {
 		parse_work(t);
 		parse_done(t);
