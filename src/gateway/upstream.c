@@ -20,6 +20,8 @@ struct upstream_link {
 	struct turn_run *t;                 /* NULL: the reply is over, only the connection counts */
 	struct http_fetch *fetch;
 	struct event *timer;
+	struct event *watch; /* the provider must say something that counts */
+	uint64_t heard_ms;   /* when it last did */
 	size_t extra;
 };
 
@@ -42,6 +44,8 @@ static struct upstream_link *link_new(struct turn_run *t)
 
 static void link_free(struct upstream_link *l)
 {
+	if (l->watch != NULL)
+		event_free(l->watch);
 	if (l->timer != NULL)
 		event_free(l->timer);
 	*l->link = l->next;
@@ -262,6 +266,44 @@ static void upstream_local(struct turn_run *t, const struct provider_call *pc)
 		upstream_fail(t, &e);
 }
 
+/*
+ * Some servers send comments for as long as they have nothing to say, so bytes alone are no sign of
+ * life: only events of the reply are. The fetch itself watches the bytes.
+ */
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+	struct upstream_link *link = arg;
+	struct turn_run *t = link->t;
+	uint64_t now = clock_mono_ms(), due;
+	struct error e;
+
+	if (t == NULL)
+		return;
+	const struct config_limits *l = &t->g->config->limits;
+
+	if (t->up.stands)
+		link->heard_ms = now; /* it is us who do not listen */
+	due = link->heard_ms + (t->up.begun ? l->upstream_idle_ms : l->upstream_first_byte_ms);
+	if (now < due) {
+		struct timeval tv = {(time_t)((due - now) / 1000),
+		        (suseconds_t)((due - now) % 1000 * 1000)};
+
+		evtimer_add(link->watch, &tv);
+		return;
+	}
+	error_set(&e, ERR_TIMEOUT, "The provider %s did not answer in time.",
+	        t->route.targets[t->up.target].config->name);
+	upstream_failed(t, &e);
+}
+
+static void watch_begin(struct turn_run *t, struct upstream_link *link)
+{
+	link->heard_ms = clock_mono_ms();
+	link->watch = evtimer_new(t->g->base, on_watch, link);
+	if (link->watch != NULL)
+		on_watch(-1, 0, link);
+}
+
 static void upstream_try(struct turn_run *t)
 {
 	const struct provider_target *target = &t->route.targets[t->up.target];
@@ -311,6 +353,7 @@ static void upstream_try(struct turn_run *t)
 		return;
 	}
 	t->up.link = link;
+	watch_begin(t, link);
 	upstream_apply_pause(t);
 }
 
