@@ -115,7 +115,7 @@ static int parse_models(struct responses_parser *p)
 	if (json_count(list) > MODELS_MAX)
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "models",
 		        "Invalid 'models': at most %d names.", MODELS_MAX);
-	c->models = arena_alloc(c->arena, MODELS_MAX * sizeof(*c->models));
+	c->models = arena_alloc(c->arena, json_count(list) * sizeof(*c->models));
 	if (!c->models)
 		return param_fail_memory(&p->in);
 	for (v = json_first(list); v; v = json_next(v), n++) {

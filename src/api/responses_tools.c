@@ -186,8 +186,8 @@ static int parse_tools(struct responses_parser *p)
 	if (n > TOOLS_MAX)
 		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", "tools", NULL,
 		        "Invalid 'tools': at most %d entries.", TOOLS_MAX);
-	c->tools = arena_alloc(c->arena, (n + 1) * sizeof(*c->tools));
-	p->echo->tools = arena_alloc(c->arena, (n + 1) * sizeof(*p->echo->tools));
+	c->tools = arena_alloc(c->arena, n * sizeof(*c->tools));
+	p->echo->tools = arena_alloc(c->arena, n * sizeof(*p->echo->tools));
 	if (!c->tools || !p->echo->tools)
 		return param_fail_memory(&p->in);
 	for (v = json_first(list); v && !rc; v = json_next(v), i++) {

@@ -1,10 +1,10 @@
 /*
  * Theory of operation: an arena is a list of chunks, the first of which serves small allocations
- * from its front. Chunks start at 1 KiB and double up to 256 KiB, so a small document costs little
- * and a large one few calls. What does not fit well into a chunk gets one of its own, put behind
- * the current one so that the current one's free room stays in use. The maximum counts whole
- * chunks, headers included: it bounds what the arena takes from the system, not only what it hands
- * out.
+ * from its front. A new chunk is half as large as all before it, from 512 bytes to 256 KiB, so a
+ * small document costs little and a large one few calls. What does not fit well into a chunk gets
+ * one of its own, put behind the current one so that the current one's free room stays in use. The
+ * maximum counts whole chunks, headers included: it bounds what the arena takes from the system,
+ * not only what it hands out.
  */
 #include "base/mem.h"
 
@@ -15,10 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARENA_ALIGN = 16, CHUNK_FIRST = 1024, CHUNK_LARGEST = 256 * 1024 };
-/* An array begins with room for 8 elements, or for fewer where they are large: most stay that
- * short. */
-enum { GROW_FIRST = 8, GROW_FIRST_BYTES = 256 };
+enum { ARENA_ALIGN = 16, CHUNK_LEAST = 512, CHUNK_LARGEST = 256 * 1024 };
+enum { GROW_FIRST = 64 }; /* bytes of an array's first elements; at least one */
 
 void *mem_alloc(size_t size)
 {
@@ -65,9 +63,7 @@ void mem_grow(void *items, size_t *cap, size_t n, size_t size)
 	if (n < *cap)
 		return;
 	if (want == 0)
-		want = size * GROW_FIRST <= GROW_FIRST_BYTES ? GROW_FIRST
-		       : size < GROW_FIRST_BYTES             ? GROW_FIRST_BYTES / size
-		                                             : 1;
+		want = size < GROW_FIRST ? GROW_FIRST / size : 1;
 	while (want <= n) {
 		if (want > SIZE_MAX / 2)
 			BUG("no memory for %zu elements", n);
@@ -98,8 +94,7 @@ _Static_assert(sizeof(struct chunk) % ARENA_ALIGN == 0, "chunk data must be alig
 struct arena {
 	struct chunk *chunks;
 	size_t max;
-	size_t used;       /* chunks with their headers, and what was charged */
-	size_t next_chunk; /* size of the next one, header included */
+	size_t used; /* chunks with their headers, and what was charged */
 };
 
 struct arena *arena_new(size_t max)
@@ -107,7 +102,6 @@ struct arena *arena_new(size_t max)
 	struct arena *a = mem_alloc(sizeof(*a));
 
 	a->max = max;
-	a->next_chunk = CHUNK_FIRST;
 	return a;
 }
 
@@ -139,11 +133,12 @@ static struct chunk *chunk_new(struct arena *a, size_t whole)
 static struct chunk *arena_add_chunk(struct arena *a, size_t size)
 {
 	size_t left = a->max - a->used;
-	size_t whole = a->next_chunk;
+	size_t whole = a->used / 2;
 	struct chunk *c;
 
 	if (left < sizeof(*c) || left - sizeof(*c) < size)
 		return NULL;
+	whole = whole < CHUNK_LEAST ? CHUNK_LEAST : whole > CHUNK_LARGEST ? CHUNK_LARGEST : whole;
 	if (size > (whole - sizeof(*c)) / 4 && a->chunks) {
 		c = chunk_new(a, size + sizeof(*c));
 		if (!c)
@@ -161,8 +156,6 @@ static struct chunk *arena_add_chunk(struct arena *a, size_t size)
 		return NULL;
 	c->next = a->chunks;
 	a->chunks = c;
-	if (a->next_chunk < CHUNK_LARGEST)
-		a->next_chunk *= 2;
 	return c;
 }
 

@@ -115,10 +115,10 @@ static void arena_starts_small(void **state)
 	struct arena *a = arena_new(1 << 20);
 
 	assert_non_null(arena_alloc(a, 10));
-	assert_int_equal(arena_used(a), 1024);
-	while (arena_used(a) == 1024)
+	assert_int_equal(arena_used(a), 512);
+	while (arena_used(a) == 512)
 		assert_non_null(arena_alloc(a, 100));
-	assert_int_equal(arena_used(a), 1024 + 2048);
+	assert_int_equal(arena_used(a), 512 + 512);
 	arena_free(a);
 }
 

@@ -72,7 +72,7 @@ static void navigation(void **state)
 	assert_null(json_key(root).p);
 	assert_null(json_str(a).p);
 	assert_int_equal(json_count(c), 0);
-	assert_true(json_doc_memory(doc) >= 4096 && json_doc_memory(doc) < 20000);
+	assert_true(json_doc_memory(doc) >= 512 && json_doc_memory(doc) < 20000);
 }
 
 static void absent_values(void **state)
