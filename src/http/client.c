@@ -260,6 +260,7 @@ static size_t curl_on_header(char *data, size_t size, size_t n, void *arg)
 	if (status < 200)
 		return line.n; /* 100 and its like: the answer is still to come */
 	f->head_done = true;
+	http_fetch_forget_request(f);
 	f->h.on_head(f->h.ctx, f, status);
 	buf_free(&f->head);
 	return f->cancelled ? 0 : line.n;

@@ -4,10 +4,11 @@
 #include "base/mem.h"
 
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
-	RECEIVE_BUFFER = 4096,
+	RECEIVE_BUFFER = 1024, /* curl's least: each open stream has one */
 	UPLOAD_BUFFER = 16384,
 	DNS_KEPT_S =
 	        3600, /* longer than a fetch that might be sent again; we replace it each time */
@@ -207,6 +208,24 @@ struct curl_slist *http_fetch_wipe(struct curl_slist *list)
 	return NULL;
 }
 
+void http_fetch_forget_request(struct http_fetch *f)
+{
+	curl_off_t sent = 0;
+
+	curl_easy_setopt(f->easy, CURLOPT_HTTPHEADER, NULL);
+	f->headers = http_fetch_wipe(f->headers);
+	curl_easy_setopt(f->easy, CURLOPT_ERRORBUFFER, NULL);
+	free(f->failure);
+	f->failure = NULL;
+	if (!f->body || curl_easy_getinfo(f->easy, CURLINFO_SIZE_UPLOAD_T, &sent) ||
+	        (uint64_t)sent != f->body_len)
+		return; /* an answer that came before all was sent */
+	curl_easy_setopt(f->easy, CURLOPT_POSTFIELDS, NULL);
+	free(f->body);
+	f->body = NULL;
+	f->body_len = f->body_off = 0;
+}
+
 /* ---- what went wrong, in words ---- */
 
 static void error_of_connect(const struct http_fetch *f, struct error *err)
@@ -238,7 +257,7 @@ void http_fetch_explain(const struct http_fetch *f, CURLcode code, struct error 
 	case CURLE_SSL_CIPHER:
 	case CURLE_SSL_ISSUER_ERROR:
 		error_set(err, ERR_UPSTREAM, "no secure connection to %s: %s", f->place,
-		        f->failure[0] ? f->failure : curl_easy_strerror(code));
+		        f->failure && f->failure[0] ? f->failure : curl_easy_strerror(code));
 		break;
 	case CURLE_GOT_NOTHING:
 		error_set(

@@ -28,7 +28,7 @@ struct http_fetch {
 	size_t body_len, body_off;
 	char *host;    /* as the URL has it, in lower case */
 	char *place;   /* "host:port", for people */
-	char *failure; /* curl's own words, CURL_ERROR_SIZE */
+	char *failure; /* curl's own words, CURL_ERROR_SIZE; NULL once the answer has begun */
 	unsigned port;
 	unsigned resolve_ms, connect_ms, wait_ms, idle_ms;
 	struct buf head; /* the answer's header lines, until on_head has returned */
@@ -51,6 +51,9 @@ TAILQ_HEAD(fetch_list, http_fetch);
 /* Checks the options and sets all of curl's but the callbacks. f->body is set already. */
 int http_fetch_build(struct http_fetch *f, const struct http_fetch_options *o, struct error *err);
 void http_fetch_set_addresses(struct http_fetch *f, const struct http_resolve_answer *answer);
+/* The answer's head is here, so it will not be sent again: wipes and frees what only the request
+ * needed, for a stream may stay open long. */
+void http_fetch_forget_request(struct http_fetch *f);
 /* What a result of curl's means; code is not CURLE_OK. */
 void http_fetch_explain(const struct http_fetch *f, CURLcode code, struct error *err);
 struct curl_slist *http_fetch_wipe(struct curl_slist *list); /* overwrites and frees; NULL */
