@@ -59,12 +59,15 @@ struct sse_reader *sse_reader_free(struct sse_reader *r)
 	return NULL;
 }
 
-/* Memory of a large event is given back; that of small ones is kept for the next. */
-static void sse_clear(struct buf *b)
+/* The bytes are used up: what is not in the middle of something keeps no memory, since the next
+ * ones may be long in coming. */
+static void sse_rest(struct sse_reader *r)
 {
-	if (b->cap > 16384)
-		buf_free(b);
-	buf_reset(b);
+	struct buf *const all[] = {&r->line, &r->data, &r->event};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if (all[i]->len == 0)
+			buf_free(all[i]);
 }
 
 static int sse_dispatch(struct sse_reader *r)
@@ -76,8 +79,8 @@ static int sse_dispatch(struct sse_reader *r)
 		event = (struct str){r->event.data, r->event.len};
 	if (r->has_data)
 		result = r->fn(r->ctx, event, data);
-	sse_clear(&r->data);
-	sse_clear(&r->event);
+	buf_reset(&r->data);
+	buf_reset(&r->event);
 	r->has_data = false;
 	return result;
 }
@@ -185,7 +188,7 @@ static int sse_step(struct sse_reader *r, const char **p, size_t *n)
 		result = sse_line(r, (struct str){r->line.data, r->line.len});
 	else
 		result = sse_line(r, (struct str){*p, end});
-	sse_clear(&r->line);
+	buf_reset(&r->line);
 	*p += end + 1;
 	*n -= end + 1;
 	return result;
@@ -207,6 +210,7 @@ int sse_feed(struct sse_reader *r, const void *data, size_t n, struct error *err
 	if (r->line.err || r->data.err || r->event.err)
 		error_set(err, (enum err) - result,
 		        "An event of the stream is larger than %zu bytes.", r->max_event);
+	sse_rest(r);
 	return result;
 }
 
@@ -216,9 +220,9 @@ bool sse_end(struct sse_reader *r)
 	bool dropped =
 	        r->has_data || r->event.len > 0 || r->line.len > 0 || (r->bom > 0 && r->bom < 3);
 
-	sse_clear(&r->line);
-	sse_clear(&r->data);
-	sse_clear(&r->event);
+	buf_reset(&r->line);
+	buf_reset(&r->data);
+	buf_reset(&r->event);
 	r->has_data = false;
 	return dropped;
 }
