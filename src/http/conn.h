@@ -89,6 +89,7 @@ struct http_exchange {
 	struct http_body *decoder;
 	size_t charged; /* counted in the server's in_flight, the decoder's share with it */
 	size_t decoder_charged;
+	size_t taken;         /* of charged: a body that the handler has taken over */
 	struct buf headers;   /* added by the handler */
 	uint64_t answer_left; /* of an answer with a known length */
 	bool announced : 1;

@@ -54,6 +54,7 @@ struct str http_request_body(const struct http_exchange *x)
 
 char *http_request_take_body(struct http_exchange *x, size_t *ret_len)
 {
+	x->taken += x->body.len;
 	return buf_steal(&x->body, ret_len);
 }
 
@@ -79,7 +80,7 @@ void http_request_release(struct http_exchange *x)
 	http_parse_head_free(&x->head);
 	buf_free(&x->body);
 	http_request_free_decoder(x);
-	discharge(x, x->charged);
+	discharge(x, x->charged - x->taken);
 }
 
 struct http_exchange *http_request_free(struct http_exchange *x)

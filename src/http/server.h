@@ -114,8 +114,9 @@ struct str http_request_body(
 char *http_request_take_body(struct http_exchange *x, size_t *ret_len);
 /*
  * The handler needs the request no more (method, target, headers, body become absent): frees their
- * memory and takes it from max_in_flight. A body that was taken over counts until then, or until
- * on_gone. For streams that stay open long. No effect while the body is still being read.
+ * memory and takes it from max_in_flight; but a body that was taken over counts until on_gone, as
+ * the handler works on it. For streams that stay open long. No effect while the body is still being
+ * read.
  */
 void http_request_release(struct http_exchange *x);
 void http_body_pause(struct http_exchange *x, bool paused);
