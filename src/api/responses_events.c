@@ -185,8 +185,23 @@ static bool is_bare_error(const struct api_stream *s)
 	return s->carrier == API_WHOLE && s->state.error && s->n_slots == 0;
 }
 
+static struct responses_state snapshot_state(const struct api_stream *s)
+{
+	struct responses_state shown = s->state;
+
+	if (s->is_first) {
+		shown.status = "in_progress";
+		shown.completed_s = 0;
+		shown.incomplete_reason = NULL;
+		shown.error = NULL;
+		shown.totals = NULL;
+	}
+	return shown;
+}
+
 static void snapshot_begin(struct api_stream *s, const struct responses_event *e)
 {
+	struct responses_state shown;
 	bool under_v1 = s->state.request->under_v1;
 
 	if (e->kind == EVENT_OBJECT) {
@@ -204,27 +219,22 @@ static void snapshot_begin(struct api_stream *s, const struct responses_event *e
 		event_begin(s, e->name);
 		jw_key(&s->w.json, "response");
 	}
-	s->shown = s->state;
-	s->next_slot = 0;
-	if (e->is_first) {
-		s->shown.status = "in_progress";
-		s->shown.completed_s = 0;
-		s->shown.incomplete_reason = NULL;
-		s->shown.error = NULL;
-		s->shown.totals = NULL;
-		s->next_slot = s->n_slots;
-	}
-	responses_write_head(&s->w, &s->shown);
+	s->is_first = e->is_first;
+	s->next_slot = e->is_first ? s->n_slots : 0;
 	s->in_snapshot = true;
+	shown = snapshot_state(s);
+	responses_write_head(&s->w, &shown);
 }
 
 void responses_events_step(struct api_stream *s)
 {
+	struct responses_state shown = snapshot_state(s);
+
 	if (s->next_slot < s->n_slots) {
-		responses_write_item(&s->w, &s->shown, &s->slots[s->next_slot++], false);
+		responses_write_item(&s->w, &shown, &s->slots[s->next_slot++], false);
 		return;
 	}
-	responses_write_tail(&s->w, &s->shown);
+	responses_write_tail(&s->w, &shown);
 	if (s->carrier != API_WHOLE)
 		event_end(s);
 	else if (s->state.error)

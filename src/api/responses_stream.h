@@ -52,7 +52,7 @@ struct api_stream {
 	/* The event that is being written. */
 	struct ropewriter w;
 	bool in_snapshot;
-	struct responses_state shown; /* by that snapshot */
+	bool is_first; /* that snapshot shows how it all began */
 	size_t next_slot;
 	int64_t sequence;
 };
