@@ -96,6 +96,8 @@ static int on_event(void *ctx, const struct stream_event *ev)
 		return -ERR_CANCELED;
 	}
 	t->up.begun = true;
+	if (t->up.link != NULL)
+		t->up.link->heard_ms = clock_mono_ms();
 	t->up.over = ev->type == STREAM_END || ev->type == STREAM_ERROR;
 	if (ev->type == STREAM_BEGIN)
 		t->may_answer = true;
