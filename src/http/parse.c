@@ -302,6 +302,8 @@ static bool list_has(struct str list, struct str what)
 {
 	size_t i, begin = 0;
 
+	if (list.n == 0)
+		return false;
 	for (i = 0; i <= list.n; i++) {
 		if (i < list.n && list.p[i] != ',')
 			continue;

@@ -176,7 +176,8 @@ static int sse_step(struct sse_reader *r, const char **p, size_t *n)
 	}
 	r->skip_lf = false;
 	end = sse_line_end(*p, *n);
-	if (r->line.len > 0 || end == *n)
+	/* A line over the bound is refused also where it could be used in place: the cut changes nothing. */
+	if (r->line.len > 0 || end == *n || end > r->line.max)
 		result = buf_append(&r->line, *p, end);
 	if (result || end == *n) {
 		*p += *n;
