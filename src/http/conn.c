@@ -621,8 +621,12 @@ static void conn_on_event(evutil_socket_t fd, short what, void *arg)
 	c->readable = c->readable || (what & (EV_READ | EV_CLOSED));
 	c->writable = c->writable || (what & EV_WRITE);
 	c->hung_up = c->hung_up || (what & EV_CLOSED);
-	/* A reset is told as "readable" too, and nobody would read. */
-	if ((what & EV_READ) && !c->hung_up && !conn_wants_input(c) && poll(&p, 1, 0) > 0)
+	/*
+	 * A reset is told as "readable" and "writable": nobody would read it, or only the bytes that
+	 * came before it, where a client left before it was accepted.
+	 */
+	if ((what & EV_READ) && !c->hung_up && ((what & EV_WRITE) || !conn_wants_input(c)) &&
+	        poll(&p, 1, 0) > 0)
 		c->hung_up = true;
 	http_conn_run(c);
 }
