@@ -1,9 +1,16 @@
 /*
  * The supervisor's client: one socket, requests that overlap, answers matched by their number.
  *
- * A gateway sends a few small messages for each turn and the supervisor reads them at once, so the
- * socket is not expected to fill; if it does, the supervisor hangs, and a request that cannot be
- * sent fails at once rather than wait behind it.
+ * The supervisor ends a gateway that does not read what it is sent, so no more may be asked at once
+ * than fits into its socket's buffer as answers. What is above that waits here, in three queues:
+ *
+ *     orders  that nothing answers (release, and the cancel of a claim); they are never held back
+ *     slow    what the supervisor may take its time for (claim, sleep, delete); SLOW_MAX at once
+ *     quick   what it answers on the spot (status, keep); QUICK_MAX at once
+ *
+ * A claim that is cancelled may have been answered already, or never will be. So that its place in
+ * the count is given back exactly once, the cancel is followed by a question with the claim's
+ * number, and it is the answer to this that counts.
  */
 #include "container/internal.h"
 
@@ -11,19 +18,103 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define SLOW_MAX  768
+#define QUICK_MAX 128
+
+/* A message that waits to be sent. */
+struct outgoing {
+	TAILQ_ENTRY(outgoing) link;
+	struct container_hold *claim; /* whose claim it is, or NULL */
+	size_t size;
+	char bytes[];
+};
+
 /* A question or order that waits for its answer. */
 struct waiting {
-	struct waiting *next;
+	LIST_ENTRY(waiting) bucket;
 	uint32_t seq;
+	bool slow;
 	container_answer_fn fn;
 	void *ctx;
 	struct error failed; /* code set: it failed at once, and on_failed tells so from the loop */
 	struct container_client *client;
 };
 
+/* ---- sending ---- */
+
+static void outgoing_free(struct outgoing_list *list, struct outgoing *o)
+{
+	if (o->claim != NULL)
+		o->claim->unsent = NULL;
+	TAILQ_REMOVE(list, o, link);
+	free(o);
+}
+
+/* False: what is left must wait until the socket takes more. */
+static bool send_some(
+        struct container_client *c, struct outgoing_list *list, unsigned *count, unsigned max)
+{
+	struct outgoing *o;
+
+	while ((o = TAILQ_FIRST(list)) != NULL && (count == NULL || *count < max)) {
+		if (socket_send(c->fd, o->bytes, o->size, NULL, 0, NULL, 0) < 0 &&
+		        (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM))
+			return false;
+		/* Any other failure means that the supervisor has gone: the reader will see it. */
+		outgoing_free(list, o);
+		if (count != NULL)
+			++*count;
+	}
+	return true;
+}
+
+static void send_all(struct container_client *c)
+{
+	if (c->lost)
+		return;
+	if (send_some(c, &c->orders, NULL, 0) && send_some(c, &c->quick, &c->n_quick, QUICK_MAX) &&
+	        send_some(c, &c->slow, &c->n_slow, SLOW_MAX))
+		event_del(c->writable);
+	else
+		event_add(c->writable, NULL);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	send_all(arg);
+}
+
+/* message begins with a sup_header. claim: the hold that it claims, or NULL. */
+static void post(struct container_client *c, struct outgoing_list *list, const void *message,
+        struct container_hold *claim)
+{
+	const struct sup_header *h = message;
+	struct outgoing *o = mem_alloc(sizeof(*o) + h->size);
+
+	o->size = h->size;
+	o->claim = claim;
+	if (claim != NULL)
+		claim->unsent = o;
+	memcpy(o->bytes, message, h->size);
+	TAILQ_INSERT_TAIL(list, o, link);
+	send_all(c);
+}
+
+static void unpost_all(struct outgoing_list *list)
+{
+	while (!TAILQ_EMPTY(list))
+		outgoing_free(list, TAILQ_FIRST(list));
+}
+
+/* ---- life of a hold ---- */
+
 static void hold_free(struct container_hold *h)
 {
 	hold_drop_commands(h);
+	if (!h->claimed)
+		LIST_REMOVE(h, bucket);
+	if (h->unsent != NULL)
+		outgoing_free(&h->client->slow, h->unsent);
 	if (h->freed != NULL)
 		*h->freed = true;
 	if (h->readable != NULL)
@@ -89,23 +180,36 @@ static void error_from_failed(const struct sup_failed *f, struct error *e)
 
 static struct container_hold *hold_by_seq(struct container_client *c, uint32_t seq)
 {
-	for (struct container_hold *h = c->holds; h != NULL; h = h->next)
-		if (!h->claimed && h->seq == seq)
+	struct container_hold *h;
+
+	LIST_FOREACH(h, &c->claims[seq % CLIENT_BUCKETS], bucket)
+	{
+		if (h->seq == seq)
 			return h;
+	}
 	return NULL;
 }
 
 static struct waiting *waiting_take(struct container_client *c, uint32_t seq)
 {
-	for (struct waiting **w = &c->waiting; *w != NULL; w = &(*w)->next) {
-		struct waiting *found = *w;
+	struct waiting *w;
 
-		if (found->seq != seq)
+	LIST_FOREACH(w, &c->waiting[seq % CLIENT_BUCKETS], bucket)
+	{
+		if (w->seq != seq)
 			continue;
-		*w = found->next;
-		return found;
+		LIST_REMOVE(w, bucket);
+		return w;
 	}
 	return NULL;
+}
+
+static void waiting_counted(struct container_client *c, const struct waiting *w)
+{
+	if (w->slow)
+		c->n_slow--;
+	else
+		c->n_quick--;
 }
 
 static void on_channel(evutil_socket_t fd, short what, void *arg)
@@ -117,20 +221,42 @@ static void send_release(struct container_client *c, uint64_t hold)
 {
 	const struct sup_hold m = {{SUP_RELEASE, sizeof(m), 0}, hold};
 
-	if (!c->lost && socket_send(c->fd, &m, sizeof(m), NULL, 0, NULL, 0) < 0)
-		c->handler.on_lost(c->handler.ctx);
+	if (!c->lost)
+		post(c, &c->orders, &m, NULL);
 }
 
+/* Tells the one who claimed; the hold is gone before. */
+static void claim_failed(struct container_hold *h, const struct error *e)
+{
+	container_claimed_fn fn = h->fn;
+	void *ctx = h->ctx;
+
+	hold_free(h);
+	fn(ctx, NULL, e);
+}
+
+/* channel < 0: this process had no room for one more descriptor. */
 static void on_claimed(struct container_client *c, const struct sup_claimed *m, int channel)
 {
 	struct container_hold *h = hold_by_seq(c, m->h.seq);
+	struct error e;
 
 	if (h == NULL) { /* released before the answer came */
-		close(channel);
+		if (channel >= 0)
+			close(channel);
 		send_release(c, m->hold);
 		return;
 	}
+	c->n_slow--;
+	if (channel < 0) {
+		send_release(c, m->hold);
+		error_set(&e, ERR_UNAVAILABLE, "this server has too many files open");
+		e.retry_after_ms = 5000;
+		claim_failed(h, &e);
+		return;
+	}
 	h->claimed = true;
+	LIST_REMOVE(h, bucket);
 	h->hold = m->hold;
 	h->generation = m->generation;
 	h->how = (enum sup_how)m->how;
@@ -149,12 +275,10 @@ static void on_failed(struct container_client *c, const struct sup_failed *m)
 
 	error_from_failed(m, &e);
 	if (h != NULL) {
-		container_claimed_fn fn = h->fn;
-		void *ctx = h->ctx;
-
-		hold_free(h);
-		fn(ctx, NULL, &e);
+		c->n_slow--;
+		claim_failed(h, &e);
 	} else if (w != NULL) {
+		waiting_counted(c, w);
 		w->fn(w->ctx, NULL, &e);
 		free(w);
 	}
@@ -165,8 +289,12 @@ static void on_answer(struct container_client *c, uint32_t seq, const struct sup
 	struct waiting *w = waiting_take(c, seq);
 	struct container_status s;
 
-	if (w == NULL)
+	if (w == NULL) {
+		if (m != NULL) /* the question behind a cancelled claim */
+			c->n_slow--;
 		return;
+	}
+	waiting_counted(c, w);
 	if (m != NULL)
 		s = (struct container_status){(enum sup_state)m->state, m->holders, m->idle_ms,
 		        m->home_used_bytes, m->generation};
@@ -188,9 +316,9 @@ static bool dispatch(struct container_client *c, union message *m, size_t n, int
 	if (n < sizeof(m->h) || m->h.size != n)
 		return false;
 	if (m->h.op == SUP_CLAIMED) {
-		if (n != sizeof(m->claimed) || n_fds != 1)
+		if (n != sizeof(m->claimed) || n_fds > 1)
 			return false;
-		on_claimed(c, &m->claimed, fds[0]);
+		on_claimed(c, &m->claimed, n_fds == 1 ? fds[0] : -1);
 		return true;
 	}
 	if (n_fds != 0)
@@ -220,16 +348,18 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		ssize_t n = socket_receive(c->fd, &m, sizeof(m), fds, 4, &n_fds);
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return;
+			break;
 		if (n > 0 && dispatch(c, &m, (size_t)n, fds, n_fds))
 			continue;
 		for (size_t k = 0; k < n_fds; k++)
 			close(fds[k]);
 		c->lost = true;
 		event_del(c->readable);
+		event_del(c->writable);
 		c->handler.on_lost(c->handler.ctx);
 		return;
 	}
+	send_all(c); /* answers have made room */
 }
 
 /* ---- the client ---- */
@@ -243,10 +373,14 @@ struct container_client *container_client_new(
 	c->fd = fd;
 	c->handler = *h;
 	c->lost = fd < 0;
+	TAILQ_INIT(&c->orders);
+	TAILQ_INIT(&c->slow);
+	TAILQ_INIT(&c->quick);
 	if (fd < 0)
 		return c;
 	c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, c);
-	if (c->readable == NULL || event_add(c->readable, NULL) < 0)
+	c->writable = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, c);
+	if (c->readable == NULL || c->writable == NULL || event_add(c->readable, NULL) < 0)
 		BUG("no memory to watch the supervisor");
 	return c;
 }
@@ -257,10 +391,16 @@ struct container_client *container_client_free(struct container_client *c)
 		return NULL;
 	while (c->holds != NULL)
 		hold_free(c->holds);
-	while (c->waiting != NULL)
-		free(waiting_take(c, c->waiting->seq));
+	for (size_t i = 0; i < CLIENT_BUCKETS; i++)
+		while (!LIST_EMPTY(&c->waiting[i]))
+			free(waiting_take(c, LIST_FIRST(&c->waiting[i])->seq));
+	unpost_all(&c->orders);
+	unpost_all(&c->slow);
+	unpost_all(&c->quick);
 	if (c->readable != NULL)
 		event_free(c->readable);
+	if (c->writable != NULL)
+		event_free(c->writable);
 	if (c->fd >= 0)
 		close(c->fd);
 	free(c);
@@ -274,13 +414,10 @@ struct container_client *container_client_free(struct container_client *c)
 static void on_claim_failed(evutil_socket_t fd, short what, void *arg)
 {
 	struct container_hold *h = arg;
-	container_claimed_fn fn = h->fn;
-	void *ctx = h->ctx;
 	struct error e;
 
 	error_set(&e, ERR_UNAVAILABLE, "this server has no sandboxes");
-	hold_free(h);
-	fn(ctx, NULL, &e);
+	claim_failed(h, &e);
 }
 
 struct container_hold *container_claim(struct container_client *c, const struct container_spec *s,
@@ -312,11 +449,14 @@ struct container_hold *container_claim(struct container_client *c, const struct 
 	if (h->next != NULL)
 		h->next->link = &h->next;
 	c->holds = h;
-	if (c->lost || socket_send(c->fd, &m, sizeof(m), NULL, 0, NULL, 0) < 0) {
+	LIST_INSERT_HEAD(&c->claims[h->seq % CLIENT_BUCKETS], h, bucket);
+	if (c->lost) {
 		h->failed = evtimer_new(c->base, on_claim_failed, h);
 		if (h->failed == NULL)
 			BUG("no memory for an event");
 		event_active(h->failed, EV_TIMEOUT, 0);
+	} else {
+		post(c, &c->slow, &m, h);
 	}
 	return h;
 }
@@ -337,10 +477,12 @@ void container_release(struct container_hold *h)
 			close(h->channel);
 		h->channel = -1;
 		send_release(c, h->hold);
-	} else if (!c->lost) {
+	} else if (!c->lost && h->unsent == NULL) {
 		const struct sup_simple m = {{SUP_CANCEL, sizeof(m), h->seq}};
+		const struct sup_key behind = {.h = {SUP_STATUS, sizeof(behind), h->seq}};
 
-		socket_send(c->fd, &m, sizeof(m), NULL, 0, NULL, 0);
+		post(c, &c->orders, &m, NULL);
+		post(c, &c->orders, &behind, NULL);
 	}
 	hold_free(h);
 }
@@ -367,18 +509,20 @@ static void on_ask_failed(evutil_socket_t fd, short what, void *arg)
 	free(w);
 }
 
-static void ask(
-        struct container_client *c, void *message, size_t size, container_answer_fn fn, void *ctx)
+static void ask(struct container_client *c, void *message, container_answer_fn fn, void *ctx)
 {
 	const struct timeval now = {0, 0};
 	struct sup_header *h = message;
 	struct waiting *w = mem_alloc(sizeof(*w));
 
 	h->seq = ++c->next_seq;
-	*w = (struct waiting){.next = c->waiting, .seq = h->seq, .fn = fn, .ctx = ctx, .client = c};
-	c->waiting = w;
-	if (!c->lost && socket_send(c->fd, message, size, NULL, 0, NULL, 0) == 0)
+	*w = (struct waiting){.seq = h->seq, .fn = fn, .ctx = ctx, .client = c};
+	w->slow = h->op == SUP_SLEEP || h->op == SUP_DELETE;
+	LIST_INSERT_HEAD(&c->waiting[h->seq % CLIENT_BUCKETS], w, bucket);
+	if (!c->lost) {
+		post(c, w->slow ? &c->slow : &c->quick, message, NULL);
 		return;
+	}
 	error_set(&w->failed, ERR_UNAVAILABLE, "this server has no sandboxes");
 	if (event_base_once(c->base, -1, EV_TIMEOUT, on_ask_failed, w, &now) < 0)
 		BUG("no memory for an event");
@@ -390,7 +534,7 @@ static void ask_key(struct container_client *c, enum sup_op op, const uint8_t ke
 	struct sup_key m = {.h = {(uint16_t)op, sizeof(m), 0}};
 
 	memcpy(m.key, key, sizeof(m.key));
-	ask(c, &m, sizeof(m), fn, ctx);
+	ask(c, &m, fn, ctx);
 }
 
 void container_ask_status(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
@@ -417,5 +561,5 @@ void container_order_keep(struct container_client *c, const uint8_t key[SUP_KEY_
 	struct sup_keep m = {.h = {SUP_KEEP, sizeof(m), 0}, .keep_ms = keep_ms};
 
 	memcpy(m.key, key, sizeof(m.key));
-	ask(c, &m, sizeof(m), fn, ctx);
+	ask(c, &m, fn, ctx);
 }

@@ -227,10 +227,18 @@ void command_pause(struct command *c, bool paused)
 static bool on_started(struct container_hold *h, const struct init_id *m, const int *fds)
 {
 	struct command *c = command_by_id(h, m->id);
+	struct error e;
 
 	if (c == NULL || c->started)
 		return false;
 	c->started = true;
+	if (fds == NULL) {
+		/* This process had no room for the pipes. */
+		command_kill(c);
+		error_set(&e, ERR_UNAVAILABLE, "this server has too many files open");
+		command_finish(c, &e);
+		return true;
+	}
 	for (int i = 0; i < 2; i++) {
 		fcntl(fds[i], F_SETFL, O_NONBLOCK);
 		c->pipe[i] = fds[i];
@@ -306,8 +314,8 @@ static bool dispatch(
 {
 	if (n < sizeof(m->h) || m->h.size != n)
 		return false;
-	if (m->h.op == INIT_STARTED && n == sizeof(m->id) && n_fds == 2)
-		return on_started(h, &m->id, fds);
+	if (m->h.op == INIT_STARTED && n == sizeof(m->id) && (n_fds == 2 || n_fds == 0))
+		return on_started(h, &m->id, n_fds == 2 ? fds : NULL);
 	if (n_fds != 0)
 		return false;
 	if (m->h.op == INIT_DONE && n == sizeof(m->done))

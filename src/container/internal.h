@@ -6,15 +6,26 @@
 
 #include "base/mem.h"
 
+#include <sys/queue.h>
+
+#define CLIENT_BUCKETS 1024
+
 struct waiting;
+struct outgoing;
+TAILQ_HEAD(outgoing_list, outgoing);
 
 struct container_client {
 	struct event_base *base;
 	int fd; /* to the supervisor; -1: none */
 	struct event *readable;
 	struct container_client_handler handler;
+	struct event *writable; /* in while the socket takes no more */
 	uint32_t next_seq;
-	struct waiting *waiting;      /* requests without an answer yet, linked */
+	struct outgoing_list orders, slow, quick; /* not sent yet; client.c says which is which */
+	unsigned n_slow, n_quick;                 /* sent, and the answer has not come */
+	/* Requests without an answer yet, by their number: there may be tens of thousands. */
+	LIST_HEAD(, waiting) waiting[CLIENT_BUCKETS];
+	LIST_HEAD(, container_hold) claims[CLIENT_BUCKETS];
 	struct container_hold *holds; /* claimed or waiting, linked */
 	bool lost;
 };
@@ -24,7 +35,9 @@ struct container_hold {
 	struct container_client *client;
 	uint32_t seq; /* of the claim */
 	bool claimed;
-	uint64_t hold; /* the supervisor's name for it */
+	LIST_ENTRY(container_hold) bucket; /* until it is claimed */
+	struct outgoing *unsent;           /* the claim, while it waits in the client's queue */
+	uint64_t hold;                     /* the supervisor's name for it */
 	uint64_t generation;
 	enum sup_how how;
 	container_claimed_fn fn;
@@ -43,7 +56,8 @@ void hold_channel_broken(struct container_hold *h);
 void hold_drop_commands(struct container_hold *h); /* frees them without a callback */
 
 /* One datagram with at most max_fds descriptors. Returns bytes, 0 at the end, -1 with errno.
- * Descriptors beyond max_fds are closed. */
+ * Descriptors beyond max_fds are closed. Where this process has no room for them none is given: a
+ * message that lacks what it should bring is to be expected. */
 ssize_t socket_receive(int fd, void *data, size_t size, int *fds, size_t max_fds, size_t *ret_fds);
 int socket_send(int fd, const void *data, size_t size, const void *more, size_t more_size,
         const int *fds, size_t n_fds);

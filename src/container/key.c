@@ -77,10 +77,12 @@ ssize_t socket_receive(int fd, void *data, size_t size, int *fds, size_t max_fds
 		for (size_t i = 0; i < *ret_fds; i++)
 			close(fds[i]);
 		*ret_fds = 0;
+	}
+	if ((m.msg_flags & MSG_TRUNC) != 0) {
 		errno = EMSGSIZE;
 		return -1;
 	}
-	return n;
+	return n; /* descriptors are missing (MSG_CTRUNC) where we have as many as we may */
 }
 
 int socket_send(int fd, const void *data, size_t size, const void *more, size_t more_size,
@@ -102,7 +104,8 @@ int socket_send(int fd, const void *data, size_t size, const void *more, size_t 
 
 		m.msg_control = &control;
 		m.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
-		h = &control.align; /* what CMSG_FIRSTHDR gives; the analyzer cannot see that it is never NULL */
+		h = &control.align; /* what CMSG_FIRSTHDR gives; the analyzer cannot see that it is
+		                       never NULL */
 		h->cmsg_level = SOL_SOCKET;
 		h->cmsg_type = SCM_RIGHTS;
 		h->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
