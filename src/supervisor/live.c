@@ -88,6 +88,10 @@ struct live {
 	uint64_t last_id, last_hold;
 	uint64_t room_due_ms;
 	bool out_of_room; /* under half of the reserve of free disk: all frozen */
+	uint32_t max_cpu_milli;
+	/* As this run of the queue found it, since the queue may be long. */
+	enum disk_room room;
+	bool deletes_wait;
 	bool stopping;
 };
 
@@ -384,11 +388,11 @@ static bool start_refused(struct live *l, struct waiter *w)
 		return refuse(l, w, SUP_E_INVALID, "image");
 	if (claim->memory_mib > l->cfg->max_memory_mib)
 		return refuse(l, w, SUP_E_INVALID, "memory");
-	if (claim->cpu_milli > (uint32_t)sysconf(_SC_NPROCESSORS_CONF) * 1000)
+	if (claim->cpu_milli > l->max_cpu_milli)
 		return refuse(l, w, SUP_E_INVALID, "processors");
 	if ((claim->flags & SUP_CLAIM_MUST_EXIST) && !disk_home_exists(l->host->disk, claim->key))
 		return refuse(l, w, SUP_E_UNKNOWN, "no such container");
-	if (disk_room(l->host->disk) != DISK_ROOMY)
+	if (l->room != DISK_ROOMY)
 		return refuse(l, w, SUP_E_DISK, "reserve of free disk");
 	return false;
 }
@@ -398,6 +402,8 @@ static bool start_refused(struct live *l, struct waiter *w)
 static bool delete_waits(struct live *l, const uint8_t key[SUP_KEY_LEN])
 {
 	struct waiter *w;
+	if (!l->deletes_wait)
+		return false;
 	TAILQ_FOREACH(w, &l->queue, link)
 	if (w->m.h.op == SUP_DELETE && memcmp(w->m.key.key, key, SUP_KEY_LEN) == 0)
 		return true;
@@ -481,6 +487,11 @@ static void queue_run(struct live *l)
 {
 	uint32_t blocked = 0;
 	struct waiter *w, *next;
+	if (l->host && !TAILQ_EMPTY(&l->queue))
+		l->room = disk_room(l->host->disk);
+	l->deletes_wait = false;
+	TAILQ_FOREACH(w, &l->queue, link)
+	l->deletes_wait = l->deletes_wait || w->m.h.op == SUP_DELETE;
 	for (w = TAILQ_FIRST(&l->queue); w; w = next) {
 		bool deletes = w->m.h.op == SUP_DELETE;
 		bool answered = w->m.h.op == SUP_CLAIM   ? waiter_claim(l, w, &blocked)
@@ -816,6 +827,7 @@ struct live *live_new(
 	l->cfg = cfg;
 	l->out = *out;
 	l->limit = host ? live_limit(cfg) : 0;
+	l->max_cpu_milli = (uint32_t)sysconf(_SC_NPROCESSORS_CONF) * 1000;
 	/* Unlike those of earlier supervisors, whose numbers may be written down somewhere. */
 	l->last_id = LIVE_FIRST_ID + (uint64_t)clock_wall_s() * 1000000;
 	TAILQ_INIT(&l->containers);
