@@ -172,11 +172,12 @@ class Bench:
             if conns == 32:
                 row("  processor time of one request", f"{cpu / (g['rps'] * self.args.seconds) * 1e6:.0f} us",
                     f"{g['rps'] * self.args.seconds / cpu:.0f}/s a core", "10,000/s a core")
+            if conns > 1:
+                row("  resident memory of the gateway afterwards", f"{self.rss_kib() / 1024:.1f} MB "
+                    f"(peak {self.rss_kib('VmHWM') / 1024:.1f})", "", "15 MB" if conns == 32 else "")
             if conns == 1:
                 row("  added at one connection", f"p50 +{g['p50'] - d['p50']:.2f} p99 +{g['p99'] - d['p99']:.2f} ms", "",
                     "p50 +0.25, p99 +1 ms at 1,000/s")
-        row("resident memory of the gateway afterwards", f"{self.rss_kib() / 1024:.1f} MB "
-            f"(peak {self.rss_kib('VmHWM') / 1024:.1f})", "", "15 MB")
 
     def streams(self):
         n = self.args.streams
