@@ -89,14 +89,19 @@ def test_a_wake_costs_the_floor_again(make_server, provider):
 
 # ---- no room ----
 
-def crowded(make_server, **limits):
-    server = make_server(config={"container": {"live": 2, "memory": "128m", "home": "128m", "scratch": "128m"},
+@pytest.fixture(params=[1, 3], ids=["workers1", "workers3"])
+def workers(request):
+    return request.param
+
+
+def crowded(make_server, workers, **limits):
+    server = make_server(workers=workers, config={"container": {"live": 2, "memory": "128m", "home": "128m", "scratch": "128m"},
                                  "limits": dict({"capacity_wait": "300ms"}, **limits)})
     return server.start()
 
 
-def test_the_longest_idle_container_makes_room(make_server):
-    client = crowded(make_server).client()
+def test_the_longest_idle_container_makes_room(make_server, workers):
+    client = crowded(make_server, workers).client()
     for name in ("a", "b"):
         client.run(name, "echo %s > f" % name)
         reach(client, name, "frozen")
@@ -107,8 +112,8 @@ def test_the_longest_idle_container_makes_room(make_server):
     assert status(client, "b") == "asleep"
 
 
-def test_without_room_an_exec_is_429_and_a_call_failed(make_server, provider):
-    server = crowded(make_server)
+def test_without_room_an_exec_is_429_and_a_call_failed(make_server, provider, workers):
+    server = crowded(make_server, workers)
     client = server.client()
     busy = [client.open_stream("/containers/busy-%d/exec" % i, {"commands": ["sleep 98001"]}) for i in range(2)]
     wait_for(lambda: len(server.guests("sleep 98001")) >= 2)
@@ -125,8 +130,8 @@ def test_without_room_an_exec_is_429_and_a_call_failed(make_server, provider):
     wait_for(lambda: client.post("/containers/late/exec", {"commands": ["true"]}).status == 200)
 
 
-def test_waiting_for_room_is_rewarded(make_server):
-    server = crowded(make_server, capacity_wait="20s")
+def test_waiting_for_room_is_rewarded(make_server, workers):
+    server = crowded(make_server, workers, capacity_wait="20s")
     client = server.client()
     busy = [client.open_stream("/containers/busy-%d/exec" % i, {"commands": ["sleep 98002"]}) for i in range(2)]
     wait_for(lambda: len(server.guests("sleep 98002")) >= 2)
@@ -149,7 +154,6 @@ def test_a_full_home_is_the_guests_own_trouble(server, client):
 
 # ---- deaths ----
 
-@pytest.mark.parametrize("workers", [1, 3])
 def test_a_gateway_that_is_killed(make_server, provider, workers):
     """Its turns are lost, the container and others' turns are not, and there is a new gateway soon."""
     server = make_server(workers=workers).start()
@@ -267,7 +271,6 @@ def kill_init(server, guest):
     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
 def test_a_killed_supervisor_leaves_nothing_and_the_next_one_serves_the_same_files(make_server, provider, workers):
     server = make_server(workers=workers).start()
     client = server.client()
@@ -306,7 +309,6 @@ def test_a_second_server_on_the_same_data_folder_is_refused(server):
 
 # ---- the end ----
 
-@pytest.mark.parametrize("workers", [1, 3])
 def test_drain_finishes_what_runs_and_takes_nothing_new(make_server, provider, workers):
     server = make_server(workers=workers, config={"grace": "20s"}).start()
     client = server.client()
