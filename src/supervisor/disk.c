@@ -48,7 +48,7 @@ struct disk {
 	int homes;
 	int scratch;
 	int trash;
-	int stage; /* root of the tmpfs on mnt/; holds dev, base<n> and, on old kernels, layers for
+	int stage; /* root of the tmpfs on mnt/; holds base<n> and, on old kernels, layers for
 	              a moment */
 	int home_template;
 	int scratch_template;
@@ -207,17 +207,45 @@ static int clone_mount(struct disk *d, const char *name, int userns, uint64_t at
 	return r < 0 ? r : steal_fd(mnt);
 }
 
-int disk_dev_mount(struct disk *d, int userns, int *ret_mount, struct fail *f)
+static int dev_fill(int dev)
 {
-	/* All sandboxes share this file system: what one could write all would see. */
-	uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
-	int mnt = clone_mount(d, "dev", userns, attr);
-	if (mnt ==
+	static const struct {
+		const char *name;
+		unsigned int major, minor;
+	} node[] = {{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8},
+	        {"urandom", 1, 9}, {"tty", 5, 0}};
+	static const char *const link[][2] = {{"pts/ptmx", "ptmx"}, {"/proc/self/fd", "fd"},
+	        {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
+	        {"/proc/self/fd/2", "stderr"}};
+	for (size_t i = 0; i < sizeof(node) / sizeof(node[0]); i++)
+		if (mknodat(dev, node[i].name, S_IFCHR | 0600,
+		            makedev(node[i].major, node[i].minor)) < 0 ||
+		        fchmodat(dev, node[i].name, 0666, 0) < 0)
+			return -errno;
+	for (size_t i = 0; i < sizeof(link) / sizeof(link[0]); i++)
+		if (symlinkat(link[i][0], dev, link[i][1]) < 0)
+			return -errno;
+	if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0 ||
+	        mkdirat(dev, "mqueue", 0755) < 0)
+		return -errno;
+	return 0;
+}
+
+int disk_dev_mount(int userns, int *ret_mount, struct fail *f)
+{
+	/* One for each sandbox: locks and watches on nodes that two share would join them. */
+	static const char *const small[] = {"source", "brig", "size", "64k", "mode", "0755", NULL};
+	const uint64_t attr = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
+	_cleanup_close_ int mnt = image_mount_type("tmpfs", attr, small);
+	int r = mnt < 0 ? mnt : dev_fill(mnt);
+	if (r == 0)
+		r = image_map_mount(mnt, userns, MOUNT_ATTR_RDONLY);
+	if (r ==
 	        -EINVAL) /* before 6.3 tmpfs has no mapping: the nodes show as nobody's, and work */
-		mnt = clone_mount(d, "dev", -1, attr);
-	if (mnt < 0)
-		return fail_set(f, SUP_E_SYSTEM, mnt, "clone dev");
-	*ret_mount = mnt;
+		r = image_map_mount(mnt, -1, MOUNT_ATTR_RDONLY);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "make device nodes");
+	*ret_mount = steal_fd(mnt);
 	return 0;
 }
 
@@ -396,34 +424,10 @@ static void folder_empty(int fd)
 		closedir(dir);
 }
 
-static int dev_fill(int dev)
-{
-	static const struct {
-		const char *name;
-		unsigned int major, minor;
-	} node[] = {{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8},
-	        {"urandom", 1, 9}, {"tty", 5, 0}};
-	static const char *const link[][2] = {{"pts/ptmx", "ptmx"}, {"/proc/self/fd", "fd"},
-	        {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
-	        {"/proc/self/fd/2", "stderr"}};
-	for (size_t i = 0; i < sizeof(node) / sizeof(node[0]); i++)
-		if (mknodat(dev, node[i].name, S_IFCHR | 0600,
-		            makedev(node[i].major, node[i].minor)) < 0 ||
-		        fchmodat(dev, node[i].name, 0666, 0) < 0)
-			return -errno;
-	for (size_t i = 0; i < sizeof(link) / sizeof(link[0]); i++)
-		if (symlinkat(link[i][0], dev, link[i][1]) < 0)
-			return -errno;
-	if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0 ||
-	        mkdirat(dev, "mqueue", 0755) < 0)
-		return -errno;
-	return 0;
-}
-
 static int stage_mount(struct disk *d, struct error *err)
 {
 	static const char *const small[] = {"source", "brig", "size", "64k", "mode", "0755", NULL};
-	static const char *const folder[] = {"dev", "lower", "upper"};
+	static const char *const folder[] = {"lower", "upper"};
 	_cleanup_close_ int place = folder_open(d->data, "mnt", err);
 	if (place < 0)
 		return place;
@@ -436,13 +440,6 @@ static int stage_mount(struct disk *d, struct error *err)
 	for (size_t i = 0; i < sizeof(folder) / sizeof(folder[0]); i++)
 		if (mkdirat(d->stage, folder[i], 0755) < 0)
 			return error_errno(err, errno, "mkdir %s", folder[i]);
-	_cleanup_close_ int dev =
-	        image_mount_type("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, small);
-	int r = dev < 0 ? dev : dev_fill(dev);
-	if (r < 0)
-		return error_errno(err, -r, "make device nodes");
-	if (move_mount(dev, "", d->stage, "dev", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return error_errno(err, errno, "attach device nodes");
 	return 0;
 }
 

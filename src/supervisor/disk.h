@@ -44,8 +44,8 @@ int disk_home_delete(struct disk *d, const uint8_t key[SUP_KEY_LEN]);
  * scratch image whose writable folder belongs to `owner`. */
 int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct image *ret,
         int *ret_mount, struct fail *f);
-/* A detached, read-only mount of the device nodes, ids mapped by `userns`. */
-int disk_dev_mount(struct disk *d, int userns, int *ret_mount, struct fail *f);
+/* A detached, read-only mount of device nodes of its own, ids mapped by `userns`. */
+int disk_dev_mount(int userns, int *ret_mount, struct fail *f);
 
 /* A home and a scratch layer may be made ahead of time, in moments with nothing else to do: while
  * disk_wants_spare, each call makes one. */

@@ -167,7 +167,7 @@ static void parts(int rounds)
 		netns_leave(host);
 		add(&net, start);
 		start = now_us();
-		assert_int_equal(disk_dev_mount(d, own, &tree, &f), 0);
+		assert_int_equal(disk_dev_mount(own, &tree, &f), 0);
 		add(&dev, start);
 		close(tree);
 		start = now_us();
