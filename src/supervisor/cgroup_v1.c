@@ -152,6 +152,11 @@ static int limit_set(const struct cgroup_host *h, const char *name, const struct
 	if (r == 0) /* memory and swap together; absent without swap accounting */
 		r = sys_write_u64(memory, path_join(path, name, "memory.memsw.limit_in_bytes"),
 		        l->memory_bytes);
+	/* What waits in TCP and UDP sockets counts on nobody, until this counter is set; it is one
+	 * beside the memory's own. */
+	if (r == 0 || r == -ENOENT)
+		r = sys_write_u64(memory, path_join(path, name, "memory.kmem.tcp.limit_in_bytes"),
+		        l->memory_bytes / 4);
 	if (r == 0 || r == -ENOENT)
 		r = sys_write_u64(
 		        h->root[CGH_PIDS], path_join(path, name, "pids.max"), l->processes);
