@@ -168,10 +168,15 @@ static int limit(int resource, rlim_t soft, rlim_t hard)
 	return setrlimit(resource, &r);
 }
 
-/* Those that init can live with itself; commands inherit them. NOFILE is set for each command. */
+/*
+ * Those that init can live with itself; commands inherit them. NOFILE is set for each command. One
+ * byte of core is none in a file, and is the kernel's mark of a process whose end starts no helper
+ * either (0 is not: a core_pattern with a pipe ignores it, and its program runs on the host). The
+ * filter sees to it that it stays.
+ */
 static int limits(void)
 {
-	if (limit(RLIMIT_CORE, 0, 0) < 0 || limit(RLIMIT_MEMLOCK, 65536, 65536) < 0 ||
+	if (limit(RLIMIT_CORE, 1, 1) < 0 || limit(RLIMIT_MEMLOCK, 65536, 65536) < 0 ||
 	        limit(RLIMIT_RTPRIO, 0, 0) < 0 || limit(RLIMIT_NICE, 0, 0) < 0 ||
 	        limit(RLIMIT_MSGQUEUE, 819200, 819200) < 0 ||
 	        limit(RLIMIT_SIGPENDING, 4096, 4096) < 0)

@@ -17,10 +17,26 @@
 #define LOAD_STEP_S    5    /* as the kernel: the averages move every five seconds */
 #define LOAD_ONE       2048 /* fixed point */
 
-enum file { MEMINFO, CPUINFO, STAT, UPTIME, LOADAVG, VERSION, CMDLINE, N_FILES };
+enum file {
+	MEMINFO,
+	CPUINFO,
+	STAT,
+	UPTIME,
+	LOADAVG,
+	VERSION,
+	CMDLINE,
+	SWAPS,
+	BOOT_ID,
+	CORE_PATTERN,
+	N_FILES
+};
 
-static const char *const NAMES[N_FILES] = {
-        "meminfo", "cpuinfo", "stat", "uptime", "loadavg", "version", "cmdline"};
+static const char *const NAMES[N_FILES] = {"meminfo", "cpuinfo", "stat", "uptime", "loadavg",
+        "version", "cmdline", "swaps", "boot_id", "core_pattern"};
+
+/* Those that do not lie directly in /proc. */
+static const char *const PLACES[N_FILES] = {
+        [BOOT_ID] = "sys/kernel/random/boot_id", [CORE_PATTERN] = "sys/kernel/core_pattern"};
 
 static struct {
 	int fds[N_FILES];
@@ -249,6 +265,30 @@ static void write_fixed(void)
 	text_clear();
 	text_add("\n");
 	text_store(CMDLINE);
+	text_clear();
+	text_add("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
+	text_store(SWAPS);
+	/* The host's names the program that takes its core files. */
+	text_clear();
+	text_add("core\n");
+	text_store(CORE_PATTERN);
+}
+
+/* The host's would tell two containers that they are neighbours. */
+static int write_boot_id(void)
+{
+	uint8_t b[16];
+
+	if (syscall(SYS_getrandom, b, sizeof b, 0) != (long)sizeof b)
+		return -1;
+	b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+	b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+	text_clear();
+	for (size_t i = 0; i < sizeof b; i++)
+		text_add("%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
+	text_add("\n");
+	text_store(BOOT_ID);
+	return 0;
 }
 
 /* A file beside the one that fd is, found by fd's name in the host's tree; -1 when there is none.
@@ -289,7 +329,7 @@ int procfiles_prepare(int files, int procfs, int run, int oom)
 		if (mount < 0)
 			return -errno;
 		if (sys_mount_setattr(mount, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC) < 0 ||
-		        sys_move_mount(mount, procfs, NAMES[i]) < 0) {
+		        sys_move_mount(mount, procfs, PLACES[i] ? PLACES[i] : NAMES[i]) < 0) {
 			int errnum = errno;
 
 			close(mount);
@@ -298,14 +338,14 @@ int procfiles_prepare(int files, int procfs, int run, int oom)
 		close(mount);
 	}
 	write_fixed();
-	return 0;
+	return write_boot_id() < 0 ? -errno : 0;
 }
 
 int procfiles_kept(int *fds)
 {
 	int n = 0;
 
-	/* VERSION and CMDLINE are written once. */
+	/* VERSION and those after it are written once. */
 	for (int i = 0; i <= LOADAVG; i++)
 		fds[n++] = proc.fds[i];
 	if (proc.cpu_stat >= 0)

@@ -1,6 +1,6 @@
 /*
  * The few files of /proc that would show the host instead of the container: meminfo, cpuinfo, stat,
- * uptime, loadavg, version and cmdline. Each is a small file of init's own, bound read-only over
+ * uptime, loadavg, version, cmdline, swaps, boot_id and core_pattern. Each is a small file of init's own, bound read-only over
  * /proc's, and rewritten when a command starts. What they say about time used comes from the `run`
  * group (v2) or from reaped children, about memory from the memory group, as far as it can be read.
  */

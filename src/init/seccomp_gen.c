@@ -27,6 +27,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -216,6 +217,11 @@ static scmp_filter_ctx make_forbid(void)
 	for (size_t i = 0; i < sizeof IDS / sizeof *IDS; i++)
 		for (unsigned int arg = 0; arg < IDS[i].args; arg++)
 			rule(ctx, eperm, IDS[i].name, 1, is(arg, LOW32, UID_MARK), none(), none());
+	/* The limit of core files stays what init made it (confine.c). Who sets it is told that it
+	 * worked: programs that hold secrets set it to 0, and would not start otherwise. */
+	rule(ctx, SCMP_ACT_ERRNO(0), "setrlimit", 1, is(0, LOW32, RLIMIT_CORE), none(), none());
+	rule(ctx, SCMP_ACT_ERRNO(0), "prlimit64", 2, is(1, LOW32, RLIMIT_CORE),
+	        (struct scmp_arg_cmp){.arg = 2, .op = SCMP_CMP_NE, .datum_a = 0}, none());
 	/* TCP_ULP (kernel TLS) and UDP_ENCAP: whole protocol stacks behind a socket option. */
 	rule(ctx, eperm, "setsockopt", 2, is(1, LOW32, 6), is(2, LOW32, 31), none());
 	rule(ctx, eperm, "setsockopt", 2, is(1, LOW32, 17), is(2, LOW32, 100), none());

@@ -17,6 +17,7 @@
 #include "init/sys.h"
 
 #include <net/if.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -102,15 +103,14 @@ static int bind_over(int from, const char *name, int dir, const char *path, uint
  */
 static int mask_proc(int proc, int dev, int staging)
 {
-	static const char *const FILES[] = {"allocinfo", "bootconfig", "buddyinfo", "config.gz",
-	        "diskstats", "interrupts", "iomem", "ioports", "kallsyms", "kcore", "key-users",
-	        "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats",
-	        "modules", "pagetypeinfo", "partitions", "sched_debug", "schedstat", "slabinfo",
-	        "softirqs", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
-	        "zoneinfo"};
-	static const char *const FOLDERS[] = {
-	        "acpi", "asound", "driver", "dynamic_debug", "pressure", "scsi"};
-	static const char *const READ_ONLY[] = {"bus", "fs", "irq", "sys"};
+	static const char *const FILES[] = {"allocinfo", "bootconfig", "buddyinfo", "cgroups",
+	        "config.gz", "diskstats", "interrupts", "iomem", "ioports", "kallsyms", "kcore",
+	        "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags",
+	        "latency_stats", "mdstat", "modules", "mtrr", "pagetypeinfo", "partitions",
+	        "sched_debug", "schedstat", "slabinfo", "softirqs", "sysrq-trigger", "timer_list",
+	        "timer_stats", "vmallocinfo", "zoneinfo"};
+	static const char *const FOLDERS[] = {"acpi", "asound", "bus", "driver", "dynamic_debug",
+	        "fs", "irq", "pressure", "scsi", "tty/driver"};
 	const uint64_t mask =
 	        MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID;
 
@@ -120,10 +120,7 @@ static int mask_proc(int proc, int dev, int staging)
 	for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS; i++)
 		if (bind_over(staging, "empty", proc, FOLDERS[i], mask) < 0)
 			return -1;
-	for (size_t i = 0; i < sizeof READ_ONLY / sizeof *READ_ONLY; i++)
-		if (bind_over(proc, READ_ONLY[i], proc, READ_ONLY[i], mask) < 0)
-			return -1;
-	return 0;
+	return bind_over(proc, "sys", proc, "sys", mask);
 }
 
 /* Behind the seccomp filter, a second reason why nobody inside makes a user namespace. */
@@ -137,6 +134,32 @@ static int forbid_user_namespaces(int proc)
 	n = write(fd, "0", 1);
 	close(fd);
 	return n == 1 ? 0 : -1;
+}
+
+/*
+ * SysV IPC lives on without a process that could be killed for the memory that it takes, until init
+ * would be the only one left: so segments go with their last user, and there are few queues and
+ * semaphores. Before Linux 6.10 the namespace's own root may not set these.
+ */
+static int bound_ipc(int proc)
+{
+	static const char *const SETTINGS[][2] = {{"sys/kernel/shm_rmid_forced", "1"},
+	        {"sys/kernel/msgmni", "128"}, {"sys/kernel/sem", "250 32000 100 128"}};
+
+	for (size_t i = 0; i < sizeof SETTINGS / sizeof *SETTINGS; i++) {
+		int fd = openat(proc, SETTINGS[i][0], O_WRONLY | O_CLOEXEC);
+		size_t len = strlen(SETTINGS[i][1]);
+		bool ok = fd >= 0 && write(fd, SETTINGS[i][1], len) == (ssize_t)len;
+		int errnum = errno;
+
+		if (fd >= 0)
+			close(fd);
+		if (!ok && errnum != EACCES && errnum != ENOENT) {
+			errno = errnum;
+			return -1;
+		}
+	}
+	return 0;
 }
 
 /* Standard streams from the sandbox's own null device, whatever came with exec. */
@@ -175,8 +198,6 @@ int setup_prepare(int dev, int run, int oom, const char **ret_step)
 	for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS; i++)
 		TRY(mkdirat(setup.staging, FOLDERS[i], 0755), "staging folders");
 	TRY(sys_move_mount(setup.proc, setup.staging, "proc"), "proc attach");
-	/* All sandboxes share the file system behind dev: not one byte of it may be changed from
-	 * here. */
 	TRY(sys_mount_setattr(dev, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC),
 	        "dev");
 	TRY(sys_move_mount(dev, setup.staging, "dev"), "dev attach");
@@ -186,12 +207,14 @@ int setup_prepare(int dev, int run, int oom, const char **ret_step)
 	TRY(pts, "dev pts");
 	close(pts);
 	TRY(forbid_user_namespaces(setup.proc), "max_user_namespaces");
+	TRY(bound_ipc(setup.proc), "ipc limits");
+	TRY(mask_proc(setup.proc, dev, setup.staging), "proc masks");
+	/* After the masks: some of these lie within what is bound there. */
 	files = openat(setup.staging, "files", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	TRY(files, "files");
 	errno = -procfiles_prepare(files, setup.proc, run, oom);
 	TRY(errno ? -1 : 0, "proc files");
 	close(files);
-	TRY(mask_proc(setup.proc, dev, setup.staging), "proc masks");
 	return 0;
 }
 
@@ -269,8 +292,9 @@ static int attach_tmpfs(int dir, const char *name, uint32_t mib)
 	int mount, rc;
 
 	snprintf(size, sizeof size, "%um", mib);
-	/* Empty files cost memory too: one for each 4 KiB, and enough for small sizes. */
-	snprintf(inodes, sizeof inodes, "%u", mib > 4096 ? 1u << 20 : mib * 256 + 1024);
+	/* Empty files cost memory too, up to 1.3 KiB each: one for each 8 KiB, and enough for small
+	 * sizes. */
+	snprintf(inodes, sizeof inodes, "%u", mib > 8192 ? 1u << 20 : mib * 128 + 1024);
 	mount = make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (mount < 0)
 		return -1;

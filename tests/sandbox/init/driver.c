@@ -738,7 +738,7 @@ static void test_limits(void)
 {
 	struct client_run *r = shell(SBX "limits");
 
-	CHECK(says(out(r), "core", "0 0") && says(out(r), "memlock", "65536 65536") &&
+	CHECK(says(out(r), "core", "1 1") && says(out(r), "memlock", "65536 65536") &&
 	        says(out(r), "rtprio", "0 0"));
 	CHECK(says(out(r), "nice", "0 0") && says(out(r), "msgqueue", "819200 819200"));
 	CHECK(strstr(out(r), "nofile 4096 "));
