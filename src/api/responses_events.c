@@ -206,7 +206,7 @@ static void snapshot_begin(struct api_stream *s, const struct responses_event *e
 
 	if (e->kind == EVENT_OBJECT) {
 		ropewriter_begin(&s->w);
-		if (s->state.error) {
+		if (responses_stream_enveloped(s)) {
 			/* The envelope of any other error, and what there is of the answer:
 			 * commands ran, and what they printed must not be lost. */
 			api_error_body(s->state.error, under_v1, &s->w.text);
@@ -237,7 +237,7 @@ void responses_events_step(struct api_stream *s)
 	responses_write_tail(&s->w, &shown);
 	if (s->carrier != API_WHOLE)
 		event_end(s);
-	else if (s->state.error)
+	else if (responses_stream_enveloped(s))
 		ropewriter_literal(&s->w, STR("}"));
 	s->in_snapshot = false;
 }

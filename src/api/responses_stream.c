@@ -546,9 +546,21 @@ void responses_stream_keepalive(struct api_stream *s, struct buf *out)
 		buf_puts(out, ": ping\n");
 }
 
+/*
+ * A whole answer that failed is an HTTP error. Not so under /api/v1 once commands have run: the SDK
+ * made for it sends a request again after any 5xx, whatever x-should-retry says, and the commands would
+ * run twice. There the answer is 200 with the response object, `status: failed` and its error, as
+ * OpenRouter answers what fails after its start.
+ */
+bool responses_stream_enveloped(const struct api_stream *s)
+{
+	return s->carrier == API_WHOLE && s->state.error &&
+	       (s->state.request->under_v1 || !s->totals.commands_started);
+}
+
 int responses_stream_status(const struct api_stream *s)
 {
-	return s->carrier == API_WHOLE && s->state.error ? error_http_status(s->state.error) : 200;
+	return responses_stream_enveloped(s) ? error_http_status(s->state.error) : 200;
 }
 
 struct api_stream *responses_stream_open(

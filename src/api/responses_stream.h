@@ -61,4 +61,6 @@ struct api_stream {
 void responses_events_write(struct api_stream *s, const struct responses_event *e);
 void responses_events_step(struct api_stream *s);
 
+/* Is the whole answer an error envelope, with the error's HTTP status? */
+bool responses_stream_enveloped(const struct api_stream *s);
 #endif

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from brigtest import SHELL, check_error, outputs_of, text_of, wait_for
-from fake_provider import (DONE, Cut, FakeProvider, Hold, Pause, Reply, Reset, calls, chunk, ending, error, event,
-                           shell, text, text_deltas, usage_chunk)
+from brigtest import SHELL, check_error, outputs_of, text_of
+from fake_provider import (DONE, Cut, Hold, Pause, Reply, Reset, calls, chunk, ending, error, event, shell, text,
+                           text_deltas, usage_chunk)
 
 SETTINGS = {"limits": {"upstream_connect": "1s", "upstream_first_byte": "1s", "upstream_idle": "700ms"}}
 
@@ -189,17 +189,21 @@ def test_a_stream_that_breaks_off_ends_in_response_failed(client, provider, end,
     check_error(answer, client.base)
 
 
-def test_a_stream_that_breaks_off_after_commands_says_do_not_retry(client, provider):
-    model = provider.model(calls(shell("echo ran")), Reply([chunk({"content": "so"}), Cut()]))
-    answer = client.post("/responses", {"model": model.name, "input": "x", "tools": [SHELL]})
+@pytest.mark.parametrize("break_", [Reply([chunk({"content": "so"}), Cut()]),
+                                    error(500, {"error": {"message": "boom"}})], ids=["cut", "refused"])
+def test_what_fails_after_commands_ran_is_not_to_be_sent_again(client, v1, provider, break_):
+    body = lambda: {"model": provider.model(calls(shell("echo ran")), break_).name, "input": "x", "tools": [SHELL]}
+    # OpenAI's SDKs obey the header.
+    answer = v1.post("/responses", body())
     assert answer.status == 502 and answer.headers["x-should-retry"] == "false", answer
     assert b"ran" in answer.body  # what commands printed is not lost
+    # OpenRouter's sends again after any 5xx, so there it is a response that failed.
+    answer = client.post("/responses", body())
+    assert answer.status == 200 and answer.json["status"] == "failed" and answer.json["error"]["message"], answer
+    assert outputs_of(answer.json)[0]["stdout"] == "ran\n"
 
 
-def test_a_refusal_after_commands_says_do_not_retry(client, provider):
-    model = provider.model(calls(shell("echo ran")), error(500, {"error": {"message": "boom"}}))
-    answer = client.post("/responses", {"model": model.name, "input": "x", "tools": [SHELL]})
-    assert answer.status == 502 and answer.headers["x-should-retry"] == "false"
+def test_a_refusal_before_any_command_may_be_sent_again(client, provider):
     refused = client.post("/responses", {"model": provider.model(error(500)).name, "input": "x", "tools": [SHELL]})
     assert "x-should-retry" not in refused.headers
 
