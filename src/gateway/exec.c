@@ -9,6 +9,7 @@
 
 #include "base/id.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 #define TOTAL_OUTPUT ((uint32_t)16 << 20) /* collected text of one exec */
@@ -77,7 +78,7 @@ struct exec *exec_find(
         struct gateway *g, const struct config_key *key, struct str container, struct str id)
 {
 	for (struct exec *e = g->execs; e != NULL; e = e->next)
-		if (str_is(id, e->id) && str_is(container, e->container) &&
+		if (!e->destroyed && str_is(id, e->id) && str_is(container, e->container) &&
 		        strcmp(e->key->account, key->account) == 0 &&
 		        strcmp(e->key->workspace, key->workspace) == 0)
 			return e;
@@ -93,9 +94,11 @@ size_t exec_running(const struct gateway *g)
 	return n;
 }
 
-void exec_destroy(struct exec *e)
+static void exec_free(struct exec *e)
 {
-	container_release(e->hold);
+	*e->link = e->next;
+	if (e->next != NULL)
+		e->next->link = e->link;
 	collector_free(e->out);
 	collector_free(e->err);
 	for (size_t i = 0; e->outputs != NULL && i < e->n_commands; i++) {
@@ -108,14 +111,34 @@ void exec_destroy(struct exec *e)
 	free(e->commands);
 	free(e->env);
 	arena_free(e->memory);
+	free(e);
+}
+
+struct exec *exec_hold(struct exec *e)
+{
+	e->n_held++;
+	return e;
+}
+
+void exec_unhold(struct exec *e)
+{
+	if (--e->n_held == 0 && e->destroyed)
+		exec_free(e);
+}
+
+void exec_destroy(struct exec *e)
+{
+	container_release(e->hold);
 	if (e->keepalive != NULL)
 		event_free(e->keepalive);
 	if (e->expire != NULL)
 		event_free(e->expire);
-	*e->link = e->next;
-	if (e->next != NULL)
-		e->next->link = e->link;
-	free(e);
+	e->hold = NULL;
+	e->command = NULL;
+	e->keepalive = e->expire = NULL;
+	e->done = e->destroyed = true;
+	if (e->n_held == 0)
+		exec_free(e);
 }
 
 void exec_free_all(struct gateway *g)
@@ -146,19 +169,53 @@ static void on_expire(evutil_socket_t fd, short what, void *arg)
 	exec_destroy(arg);
 }
 
-/* The oldest ended one goes when there are too many. */
-static void keep_few(struct gateway *g)
+/* The oldest ended one that is only kept goes; false: there is none. */
+static bool drop_oldest(struct gateway *g, size_t kept)
 {
 	struct exec *oldest = NULL;
 	size_t n = 0;
 
 	for (struct exec *e = g->execs; e != NULL; e = e->next)
-		if (e->done && e->rings && e->x == NULL && e->waiters == NULL) {
+		if (e->done && !e->destroyed && e->rings && e->x == NULL && e->waiters == NULL) {
 			oldest = e;
 			n++;
 		}
-	if (n > EXEC_MAX_KEPT)
-		exec_destroy(oldest);
+	if (n <= kept)
+		return false;
+	exec_destroy(oldest);
+	return true;
+}
+
+static size_t exec_bytes(const struct exec *e)
+{
+	size_t n = sizeof(*e) + arena_used(e->memory) + e->ring[0].cap + e->ring[1].cap;
+
+	for (size_t i = 0; e->outputs != NULL && i < e->n_commands && e->outputs[i].done; i++)
+		n += e->outputs[i].out.n + e->outputs[i].err.n;
+	return n;
+}
+
+static bool has_room(const struct gateway *g)
+{
+	size_t bytes = 0, running = 0;
+
+	for (const struct exec *e = g->execs; e != NULL; e = e->next) {
+		bytes += exec_bytes(e);
+		running += !e->done;
+	}
+	return bytes <= EXEC_MAX_BYTES && running <= EXEC_MAX_RUNNING;
+}
+
+int exec_admit(struct gateway *g, struct error *err)
+{
+	while (!has_room(g)) {
+		if (drop_oldest(g, 0))
+			continue;
+		error_set(err, ERR_UNAVAILABLE, "This server runs as many execs as it can hold.");
+		err->retry_after_ms = 5000;
+		return -ERR_UNAVAILABLE;
+	}
+	return 0;
 }
 
 /* Freed from the loop: callers further up may still look at it. */
@@ -181,7 +238,7 @@ static void exec_ended(struct exec *e)
 	exec_on_done(e);
 	if (e->rings) {
 		expire_in(e, EXEC_KEEP_MS);
-		keep_few(e->g);
+		drop_oldest(e->g, EXEC_MAX_KEPT);
 	} else if (e->x == NULL) {
 		expire_in(e, 0);
 	}
@@ -263,20 +320,27 @@ static void output_fill(struct exec *e, const struct command_end *end)
 static void on_end(
         void *ctx, struct command *c, const struct command_end *end, const struct error *err)
 {
+	/* What is known of a command whose container was deleted, or whose init died. */
+	static const struct command_end lost = {.outcome = INIT_KILLED, .code = SIGKILL};
 	struct exec *e = ctx;
 
 	e->command = NULL;
-	if (err != NULL) {
+	if (err != NULL && !str_is(str_of(err->type), "init")) {
 		e->failed = *err;
 		exec_ended(e);
 		return;
 	}
-	output_fill(e, end);
+	output_fill(e, err != NULL ? &lost : end);
+	if (err != NULL) {
+		e->outputs[e->index].reason = STR("init");
+		error_set(&e->failed, ERR_UNAVAILABLE, "The sandbox ended while the command ran.");
+		str_copy(e->failed.type, sizeof(e->failed.type), str_of(err->type));
+	}
 	exec_on_command_done(e);
 	if (e->done)
 		return; /* the client went while it was told */
 	e->index++;
-	if (e->index == e->n_commands || e->is_argv || e->killed)
+	if (e->index == e->n_commands || e->is_argv || e->killed || e->failed.code != 0)
 		exec_ended(e);
 	else
 		exec_next(e);

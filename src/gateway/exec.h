@@ -3,6 +3,7 @@
  *
  *     exec.c         an exec's life: claim, commands in order, output to whoever listens, end
  *     exec_http.c    POST, GET and DELETE …/exec
+ *     exec_answer.c  the answers, written as their clients take them
  *
  * An exec that is streamed or detached is never cut: what it prints goes to the client, and the
  * command waits while the client is full; or into two rings of 1 MiB, from which it can be read by
@@ -18,6 +19,9 @@
 #define EXEC_RING     1048576
 #define EXEC_KEEP_MS  600000 /* how long an ended exec can still be asked for */
 #define EXEC_MAX_KEPT 256    /* ended ones with rings, in one gateway */
+/* All of one gateway together: what they were given to run and what they keep of its output. */
+#define EXEC_MAX_BYTES   ((size_t)512 << 20)
+#define EXEC_MAX_RUNNING 4096
 
 /* The newest EXEC_RING bytes of a stream. `end` counts all bytes there ever were. */
 struct ring {
@@ -49,6 +53,8 @@ struct exec {
 	struct http_exchange *x; /* the POST's, while it is open */
 	struct owner owner;
 	bool answered;
+	unsigned n_held;             /* by exec_hold() */
+	bool destroyed;              /* as soon as nobody holds it */
 	struct exec_waiter *waiters; /* of GET with wait */
 	/* State. */
 	struct container_hold *hold;
@@ -61,7 +67,7 @@ struct exec {
 	uint64_t streamed[2]; /* bytes of the current command's stream that were sent */
 	uint32_t output_left;
 	struct command_output *outputs; /* texts malloc'ed */
-	bool done, freed, killed;
+	bool done, killed;
 	struct error failed; /* code set: the sandbox could not be had, or ended */
 	struct event *keepalive, *expire;
 };
@@ -69,10 +75,14 @@ struct exec {
 /* exec.c */
 struct exec *exec_find(
         struct gateway *g, const struct config_key *key, struct str container, struct str id);
+/* Is there room for those there are? Ended ones that are only kept make some. */
+int exec_admit(struct gateway *g, struct error *err);
 void exec_begin(struct exec *e);
-void exec_cancel(struct exec *e);  /* kills; the end comes by itself */
-void exec_destroy(struct exec *e); /* at once, in any state */
-void exec_let_go(struct exec *e);  /* the exchange has gone: an exec that is not detached ends */
+void exec_cancel(struct exec *e);       /* kills; the end comes by itself */
+void exec_destroy(struct exec *e);      /* at once, in any state */
+struct exec *exec_hold(struct exec *e); /* it stays in memory until as many exec_unhold() */
+void exec_unhold(struct exec *e);
+void exec_let_go(struct exec *e); /* the exchange has gone: an exec that is not detached ends */
 void ring_write(struct ring *r, const char *data, size_t n);
 void ring_read(const struct ring *r, uint64_t *offset, struct buf *out, size_t max);
 
@@ -82,5 +92,13 @@ void exec_on_output(struct exec *e, bool is_stderr, const void *data, size_t n);
 void exec_on_command_done(struct exec *e);
 void exec_on_done(struct exec *e);
 void exec_on_rings(struct exec *e); /* there is more for those who wait */
+void exec_outcome_write(struct json_writer *w, const struct command_output *o);
+void exec_base64_write(struct json_writer *w, const char *key, struct str s);
+
+/* exec_answer.c: each answers x, which has no other owner from then on. */
+void exec_answer_status(
+        struct exec *e, struct http_exchange *x, int status, uint64_t out_from, uint64_t err_from);
+void exec_answer_whole(struct exec *e, struct http_exchange *x);
+void exec_answer_done(struct exec *e, struct http_exchange *x); /* the end of a stream */
 
 #endif

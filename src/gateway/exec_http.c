@@ -17,16 +17,11 @@
 #define MAX_COMMANDS     100
 #define MAX_TIMEOUT      86400000u /* 24 hours */
 #define DEFAULT_WAIT_MAX 600
-#define GET_PIECE        262144
 
 /* ---- writing ---- */
 
-void command_output_write(struct json_writer *w, const struct command_output *o)
+void exec_outcome_write(struct json_writer *w, const struct command_output *o)
 {
-	jw_object(w);
-	jw_kstr(w, "stdout", o->out);
-	jw_kstr(w, "stderr", o->err);
-	jw_key(w, "outcome");
 	jw_object(w);
 	jw_kcstr(w, "type", o->outcome == OUTCOME_EXIT ? "exit" : "timeout");
 	if (o->outcome == OUTCOME_EXIT)
@@ -36,44 +31,9 @@ void command_output_write(struct json_writer *w, const struct command_output *o)
 	if (o->reason.n > 0)
 		jw_kstr(w, "reason", o->reason);
 	jw_end(w);
-	if (o->out_truncated) {
-		jw_kbool(w, "stdout_truncated", true);
-		jw_ki64(w, "stdout_length", (int64_t)o->out_chars);
-	}
-	if (o->err_truncated) {
-		jw_kbool(w, "stderr_truncated", true);
-		jw_ki64(w, "stderr_length", (int64_t)o->err_chars);
-	}
-	jw_end(w);
 }
 
-static void outputs_write(struct json_writer *w, const struct exec *e)
-{
-	jw_key(w, "output");
-	jw_array(w);
-	for (size_t i = 0; i < e->n_commands && e->outputs[i].done; i++)
-		command_output_write(w, &e->outputs[i]);
-	jw_end(w);
-}
-
-static void head_write(struct json_writer *w, const struct exec *e)
-{
-	jw_kcstr(w, "container_id", e->container);
-	jw_kcstr(w, "exec_id", e->id);
-}
-
-static void error_write(struct json_writer *w, const struct exec *e)
-{
-	if (e->failed.code == 0)
-		return;
-	jw_key(w, "error");
-	jw_object(w);
-	jw_kcstr(w, "message", api_error_text(&e->failed));
-	jw_kcstr(w, "code", e->failed.type[0] ? e->failed.type : "exec_failed");
-	jw_end(w);
-}
-
-static void base64_write(struct json_writer *w, const char *key, struct str s)
+void exec_base64_write(struct json_writer *w, const char *key, struct str s)
 {
 	static const char set[] =
 	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -132,7 +92,7 @@ static void send_output(struct exec *e, bool is_stderr, struct str bytes)
 	jw_ki64(&w, "command", e->is_argv ? 0 : (int64_t)e->index);
 	jw_kcstr(&w, "stream", is_stderr ? "stderr" : "stdout");
 	if (e->base64)
-		base64_write(&w, "data", bytes);
+		exec_base64_write(&w, "data", bytes);
 	else
 		jw_kstr(&w, "text", bytes);
 	jw_ki64(&w, "offset", (int64_t)e->streamed[is_stderr]);
@@ -182,7 +142,8 @@ void exec_on_started(struct exec *e)
 		return;
 	stream_begin(e);
 	event_open(&w, &b, "exec.started");
-	head_write(&w, e);
+	jw_kcstr(&w, "container_id", e->container);
+	jw_kcstr(&w, "exec_id", e->id);
 	send_event(e, &w, &b, "exec.started");
 }
 
@@ -198,15 +159,7 @@ void exec_on_command_done(struct exec *e)
 	event_open(&w, &b, "exec.command_done");
 	jw_ki64(&w, "command", e->is_argv ? 0 : (int64_t)e->index);
 	jw_key(&w, "outcome");
-	jw_object(&w);
-	jw_kcstr(&w, "type", o->outcome == OUTCOME_EXIT ? "exit" : "timeout");
-	if (o->outcome == OUTCOME_EXIT)
-		jw_ki64(&w, "exit_code", o->exit_code);
-	if (o->signal.n > 0)
-		jw_kstr(&w, "signal", o->signal);
-	if (o->reason.n > 0)
-		jw_kstr(&w, "reason", o->reason);
-	jw_end(&w);
+	exec_outcome_write(&w, o);
 	send_event(e, &w, &b, "exec.command_done");
 }
 
@@ -222,40 +175,6 @@ struct exec_waiter {
 	bool until_done; /* output alone is no answer */
 };
 
-static void status_write(struct exec *e, uint64_t offset[2], struct buf *out)
-{
-	static const char *const names[2][2] = {
-	        {"stdout", "stdout_offset"}, {"stderr", "stderr_offset"}};
-	struct json_writer w;
-
-	jw_init(&w, out);
-	jw_object(&w);
-	head_write(&w, e);
-	jw_kcstr(&w, "status", e->done ? "done" : "running");
-	outputs_write(&w, e);
-	for (int i = 0; i < 2; i++) {
-		_cleanup_buf_ struct buf b = BUF_INIT(GET_PIECE + 16);
-
-		ring_read(&e->ring[i], &offset[i], &b, GET_PIECE);
-		/* A character is never cut between two answers. */
-		size_t keep = e->done && offset[i] + b.len == e->ring[i].end
-		                      ? 0
-		                      : utf8_incomplete_tail(b.data, b.len);
-
-		if (e->base64)
-			base64_write(&w, names[i][0], (struct str){b.data, b.len});
-		else
-			jw_kstr(&w, names[i][0], (struct str){b.data, b.len - keep});
-		jw_ki64(&w, names[i][1], (int64_t)offset[i]);
-		char next[24];
-
-		str_format(next, sizeof(next), "%s_next", names[i][0]);
-		jw_ki64(&w, next, (int64_t)(offset[i] + b.len - (e->base64 ? 0 : keep)));
-	}
-	error_write(&w, e);
-	jw_end(&w);
-}
-
 static void waiter_unlink(struct exec_waiter *w)
 {
 	struct exec_waiter **p = &w->e->waiters;
@@ -269,13 +188,10 @@ static void waiter_unlink(struct exec_waiter *w)
 
 static void waiter_answer(struct exec_waiter *w)
 {
-	_cleanup_buf_ struct buf out = BUF_INIT((size_t)128 << 20);
-	struct http_exchange *x = w->x;
+	const struct exec_waiter copy = *w;
 
-	http_exchange_set_data(x, NULL);
-	status_write(w->e, w->offset, &out);
 	waiter_unlink(w);
-	respond_json(x, 200, &out);
+	exec_answer_status(copy.e, copy.x, 200, copy.offset[0], copy.offset[1]);
 }
 
 static void on_waited(evutil_socket_t fd, short what, void *arg)
@@ -299,62 +215,33 @@ void exec_on_rings(struct exec *e)
 
 /* ---- the end ---- */
 
-static void answer_failed(struct exec *e)
+/* Direct use: no room is the caller's to wait for (429), not a failed item. */
+static void answer_failed(const struct exec *e, struct http_exchange *x)
 {
-	struct error err = e->failed;
-	bool ran = e->index > 0 || (e->n_commands > 0 && e->outputs[0].done);
-
-	if (ran)
-		http_response_header(e->x, "X-Should-Retry", "false");
-	/* Direct use: no room is the caller's to wait for (429), not a failed item. */
-	respond_error(e->x, str_starts(http_request_path(e->x), "/v1/"), &err);
-}
-
-static void answer_whole(struct exec *e)
-{
-	_cleanup_buf_ struct buf out = BUF_INIT((size_t)128 << 20);
-	struct json_writer w;
-
-	jw_init(&w, &out);
-	jw_object(&w);
-	head_write(&w, e);
-	outputs_write(&w, e);
-	error_write(&w, e);
-	jw_end(&w);
-	respond_json(e->x, 200, &out);
-}
-
-static void finish_stream(struct exec *e)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT((size_t)128 << 20);
-	struct json_writer w;
-
-	flush_tails(e);
-	event_open(&w, &b, "exec.done");
-	head_write(&w, e);
-	outputs_write(&w, e);
-	error_write(&w, e);
-	send_event(e, &w, &b, "exec.done");
-	if (e->x != NULL)
-		http_finish(e->x);
+	if (e->index > 0)
+		http_response_header(x, "X-Should-Retry", "false");
+	respond_error(x, str_starts(http_request_path(x), "/v1/"), &e->failed);
 }
 
 void exec_on_done(struct exec *e)
 {
+	struct http_exchange *x = e->x;
+
 	exec_on_rings(e);
 	if (e->keepalive != NULL)
 		event_del(e->keepalive);
-	if (e->x == NULL)
+	if (x == NULL)
 		return;
-	if (e->stream && e->answered) {
-		finish_stream(e);
-	} else if (!e->answered) {
-		e->answered = true;
-		if (e->failed.code != 0 && !e->outputs[0].done)
-			answer_failed(e);
-		else
-			answer_whole(e);
-	}
+	if (e->stream && e->answered)
+		flush_tails(e);
+	e->x = NULL;
+	http_exchange_set_data(x, NULL);
+	if (e->stream && e->answered)
+		exec_answer_done(e, x);
+	else if (e->failed.code != 0 && !e->outputs[0].done)
+		answer_failed(e, x);
+	else
+		exec_answer_whole(e, x);
 }
 
 static void on_exec_drain(void *self)
@@ -515,15 +402,6 @@ static void attach(struct exec *e, struct http_exchange *x)
 		event_add(e->keepalive, &every);
 }
 
-static void respond_status(struct exec *e, struct http_exchange *x, int status)
-{
-	_cleanup_buf_ struct buf out = BUF_INIT((size_t)128 << 20);
-	uint64_t offset[2] = {0, 0};
-
-	status_write(e, offset, &out);
-	respond_json(x, status, &out);
-}
-
 /* The same exec_id again: the first run is the answer; one that still runs is waited for unless it
  * is detached. */
 static void exec_again(struct exec *first, struct request *r, bool detach)
@@ -532,7 +410,7 @@ static void exec_again(struct exec *first, struct request *r, bool detach)
 	const struct timeval longest = {DEFAULT_WAIT_MAX, 0};
 
 	if (first->done || detach) {
-		respond_status(first, r->x, 200);
+		exec_answer_status(first, r->x, 200, 0, 0);
 		return;
 	}
 	w = mem_alloc(sizeof(*w));
@@ -562,6 +440,7 @@ void exec_create(struct request *r)
 {
 	struct fields f;
 	struct exec *e, *first;
+	struct error err;
 	bool named;
 
 	if (!container_param_good(r))
@@ -602,12 +481,17 @@ void exec_create(struct request *r)
 			id_make(e->id, sizeof(e->id), "exec_", 24);
 		while (!forward_is_ours(r->g, r->key, str_of(e->container), str_of(e->id)));
 	}
+	if (exec_admit(r->g, &err) < 0) {
+		exec_destroy(e);
+		respond_error(r->x, r->under_v1, &err);
+		return;
+	}
 	e->rings = e->detach || named;
 	if (!e->detach)
 		attach(e, r->x);
 	exec_begin(e);
 	if (e->detach)
-		respond_status(e, r->x, 202);
+		exec_answer_status(e, r->x, 202, 0, 0);
 }
 
 /* ---- GET and DELETE ---- */
@@ -680,7 +564,9 @@ void exec_kill(struct request *r)
 	e = exec_of_request(r);
 	if (e == NULL)
 		return;
+	exec_hold(e); /* ending it may push it out of those that are kept */
 	if (!e->done)
 		exec_cancel(e);
-	respond_status(e, r->x, 200);
+	exec_answer_status(e, r->x, 200, 0, 0);
+	exec_unhold(e);
 }

@@ -5,7 +5,7 @@
  *     gateway.c   start, loop, drain            turns.c     performs the effects of turns
  *     route.c     paths → handlers, keys        upstream.c  one call of a turn to a provider
  *     models.c    GET /models                   run.c       the commands of a turn's tool calls
- *     containers.c, exec.c  direct use          seal.c      sealed state for clients to carry
+ *     containers.c, exec*.c direct use          seal.c      sealed state for clients to carry
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
 #define BRIG_GATEWAY_INTERNAL_H
@@ -113,7 +113,6 @@ int env_read(
         const struct json *env, struct arena *a, struct str *vars, size_t *n, struct error *err);
 /* The variables of a container's own; vars has room for STORE_ENV_MAX. Returns how many. */
 size_t container_env(const struct store_container *row, struct arena *a, struct str *vars);
-void command_output_write(struct json_writer *w, const struct command_output *o); /* exec_http.c */
 
 /* ---- forward.c ---- */
 
