@@ -1,9 +1,10 @@
 """What hostile clients, hostile upstreams and killed processes did to the server once, and no longer do."""
+import json
 import os
 import signal
 import time
 
-from brigtest import KEYS, Reader, connect, wait_for
+from brigtest import KEYS, Reader, connect, resident, wait_for
 
 
 def bare(server, method, path, body=b"", key="one"):
@@ -54,3 +55,54 @@ def test_many_lists_at_once_do_not_end_the_gateway(server, client):
             assert answer.status == 200 and len(answer.json["data"]) == 100
         sock.close()
     assert server.gateways() == before, "a gateway was ended"
+
+
+def test_large_answers_about_an_exec_wait_for_their_readers(server, client):
+    """Fifty of them, not read, were two gigabytes and a loop that stood still for ten seconds."""
+    (gateway,) = server.gateways()
+    loud = "head -c 65000 /dev/zero; head -c 65000 /dev/zero >&2"
+    whole = client.execute("large", *[loud] * 40, exec_id="large", max_output_length=65536)
+    assert [len(o["stdout"]) for o in whole["output"]] == [65000] * 40
+    before = resident(gateway)
+    socks = [connect(server, receive_buffer=4096) for _ in range(40)]
+    for sock in socks:
+        sock.sendall(bare(server, "GET", "/containers/large/exec/large"))
+    worst = 0
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        started = time.monotonic()
+        assert client.request("GET", "/healthz").status == 200
+        worst = max(worst, time.monotonic() - started)
+    assert worst < 1, "%.1f s" % worst
+    assert resident(gateway) - before < 200 << 20
+    seen = Reader(socks[0]).answer().json  # slowly read, and whole all the same
+    assert seen["output"] == whole["output"] and seen["status"] == "done"
+    for sock in socks:
+        sock.close()
+
+
+def test_an_exec_that_is_killed_does_not_fall_over_those_that_are_kept(server, client):
+    """It ended inside the request that killed it, was the oldest of too many, and was freed before the answer."""
+    client.execute("kept-first", "sleep 1", detach=True, exec_id="first", expect=202)
+    for i in range(260):
+        client.execute("kept", "true", detach=True, exec_id="k%d" % i, expect=202)
+    wait_for(lambda: client.get("/containers/kept/exec/k259").json["status"] == "done", 30)
+    answer = client.delete("/containers/kept-first/exec/first")
+    assert answer.status in (200, 404), answer
+    # Killed before it ran: it ends at once.
+    client.execute("kept", "true", detach=True, exec_id="last", expect=202)
+    assert client.delete("/containers/kept/exec/last").status == 200
+    assert client.get("/containers/kept/exec/last").json["status"] == "done"
+
+
+def test_a_command_whose_sandbox_ends_has_an_outcome_that_says_so(server, client):
+    stream = client.open_stream("/containers/cut/exec", {"commands": ["echo begun; sleep 96002", "echo never"]})
+    wait_for(lambda: server.guests("sleep 96002"))
+    time.sleep(0.2)
+    assert client.delete("/containers/cut").status == 200
+    answer = json.loads(stream.body())
+    assert stream.status == 200
+    (output,) = answer["output"]
+    assert output["stdout"] == "begun\n"
+    assert output["outcome"] == {"type": "exit", "exit_code": 137, "signal": "SIGKILL", "reason": "init"}
+    assert answer["error"] == {"message": "The sandbox ended while the command ran.", "code": "init"}
