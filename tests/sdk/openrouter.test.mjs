@@ -303,3 +303,15 @@ test("a refused request is sent once", async () => {
   assert.ok(error instanceof errors.NotFoundResponseError);
   assert.equal(sent, 1);
 });
+
+// The SDK sends again after any 5xx, for up to an hour: what has run must not run twice.
+test("what fails after its commands ran is sent once", async () => {
+  const eager = connect(); // with the SDK's own retries
+  const model = fake.model(calls([shell(["echo once"])]), refuse(500, { message: "boom" }));
+  const response = await eager.responses.send({
+    responsesRequest: { model: model.name, input: "go", tools: [{ type: "openrouter:shell" }] },
+  });
+  assert.equal(response.status, "failed");
+  assert.equal(shells(response)[0].output[0].stdout, "once\n");
+  assert.equal(sent, 1);
+});
