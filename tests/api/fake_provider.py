@@ -8,7 +8,8 @@ One FakeProvider listens on a loopback port. A test makes a model of its own wit
     model.requests[0].json["messages"]
 
 A reply is a Reply, or a function of the request that returns one (as the last: for all further requests). A model that
-is asked more often than it has replies answers 599, which no test expects. What a Reply writes is a list of steps: bytes, Pause, Wait, Reset, Hold.
+is asked more often than it has replies answers 599, which no test expects. What a Reply writes is a list of steps:
+bytes, Pause, Wait, Hold, Reset, Cut, or a function that yields such steps.
 Everything runs in daemon threads; nothing here knows brig.
 """
 import gzip

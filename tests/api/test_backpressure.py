@@ -1,11 +1,10 @@
 """A client that reads slowly costs little: what it does not take waits where it comes from."""
 import time
 
-import pytest
 
 import brigtest
 from brigtest import BRIG_SHELL, SHELL, Stream, Story, outputs_of, parse_sse, resident, text_of, wait_for
-from fake_provider import Hold, Reply, calls, chunk, ending, shell, text, text_deltas
+from fake_provider import Reply, calls, chunk, shell, text
 
 MIB = 1 << 20
 SETTINGS = {"limits": {"call_output": "64m", "turn_output": "128m", "client_stall": "120s", "upstream_idle": "100s"}}

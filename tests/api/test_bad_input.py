@@ -6,7 +6,7 @@ import time
 import pytest
 
 import brigtest
-from brigtest import SHELL, check_error, function, resident, text_of
+from brigtest import SHELL, check_error, resident
 from fake_provider import calls, shell, text
 
 ASAN = b"__asan_init" in open(brigtest.BRIG, "rb").read()

@@ -4,12 +4,11 @@ in every phase. The machine is shared, so of three tries one must be that fast, 
 """
 import json
 import socket
-import threading
 import time
 
 import pytest
 
-from brigtest import BRIG_SHELL, SHELL, Stream, text_of, wait_for
+from brigtest import BRIG_SHELL, SHELL, text_of, wait_for
 from fake_provider import Hold, Reply, calls, chunk, shell, text, text_deltas
 
 SETTINGS = {"limits": {"keepalive": "300ms"}}

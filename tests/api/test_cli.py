@@ -12,7 +12,7 @@ import pytest
 
 import brigtest
 from brigtest import BRIG, KEYS, wait_for
-from fake_provider import Hold, Reply, calls, chunk, shell, text
+from fake_provider import calls, shell, text
 
 
 def brig(*args, server=None, stdin=subprocess.DEVNULL, env=None, timeout=60, **more):

@@ -2,14 +2,12 @@
 import base64
 import concurrent.futures
 import contextlib
-import json
 import time
 import uuid
 
 import pytest
 
-import brigtest
-from brigtest import Stream, check_error, parse_sse, wait_for
+from brigtest import check_error, parse_sse, wait_for
 
 
 @pytest.fixture(scope="module")

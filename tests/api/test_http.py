@@ -7,7 +7,6 @@ import socket
 import subprocess
 import threading
 import time
-import zlib
 
 import pytest
 
@@ -269,6 +268,19 @@ def test_a_connection_is_kept_and_closed_on_wish(server):
     sock.sendall(head(LENGTH, "Connection: close") + GOOD)
     assert reader.answer().headers["connection"] == "close"
     assert sock.recv(1) == b""
+    sock.close()
+
+
+def test_a_head_that_never_ends_is_408_also_where_bytes_drip(server):
+    sock = connect(server, 30)
+    started = time.monotonic()
+    sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: ")
+    while not select.select([sock], [], [], 0.2)[0]:
+        sock.sendall(b"b")
+        assert time.monotonic() - started < 25
+    answer = Reader(sock).answer()
+    assert answer.status == 408 and time.monotonic() - started > 5
+    check_error(answer, "/api/v1")
     sock.close()
 
 

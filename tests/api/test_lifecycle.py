@@ -9,7 +9,7 @@ import time
 import pytest
 
 from brigtest import SHELL, cpu_ticks, descendants, items_of, outputs_of, text_of, wait_for
-from fake_provider import Hold, Reply, calls, chunk, ending, shell, text, text_deltas
+from fake_provider import Hold, Reply, calls, chunk, shell, text
 
 SPIN = "sh -c 'while :; do :; done'"
 
@@ -60,7 +60,7 @@ def test_a_container_is_not_frozen_while_a_turn_holds_it(server, client, provide
 # ---- sleep and waking ----
 
 def test_sleep_and_wake(make_server, provider):
-    server = make_server(config={"container": {"sleep_after": "1s", "memory": "256m", "home": "256m", "scratch": "256m"}})
+    server = make_server(config={"container": {"sleep_after": "1s"}})
     client = server.start().client()
     client.run("s", "echo kept > f; mkdir d; chown 1234:5678 d; chmod 4755 f; echo lost > /tmp/f; echo lost > /root/f; "
                     "echo lost > /etc/f; setsid -f sleep 97001")
@@ -77,7 +77,7 @@ def test_sleep_and_wake(make_server, provider):
 
 
 def test_a_wake_costs_the_floor_again(make_server, provider):
-    server = make_server(config={"container": {"sleep_after": "1s", "memory": "256m", "home": "256m", "scratch": "256m"}})
+    server = make_server(config={"container": {"sleep_after": "1s"}})
     client = server.start().client()
     ask = lambda: client.ask(provider.model(calls(shell("true")), text("ok")), tools=[SHELL], session_id="cost")[
         "usage"]["cost_details"]["server_tool_cost"]

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from brigtest import BRIG_SHELL, SHELL, function, items_of, outputs_of, text_of
-from fake_provider import Reply, call, calls, chunk, ending, error, shell, text, text_deltas
+from brigtest import SHELL, function, items_of, outputs_of, text_of
+from fake_provider import Reply, call, calls, chunk, ending, error, shell, text
 
 
 def told(request):

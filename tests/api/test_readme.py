@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 
-import pytest
 
 from brigtest import BRIG, KEYS, ROOT
 

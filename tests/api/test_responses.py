@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from brigtest import BRIG_SHELL, SHELL, check_error, function, items_of, text_of
+from brigtest import BRIG_SHELL, SHELL, function, items_of, text_of
 from fake_provider import call, calls, chunk, Reply, ending, shell, text, text_deltas
 
 

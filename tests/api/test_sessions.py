@@ -1,7 +1,7 @@
 """Which container a request gets: session keys, references, what was said before, or a new one."""
 import pytest
 
-from brigtest import BRIG_SHELL, SHELL, items_of, outputs_of
+from brigtest import BRIG_SHELL, SHELL, outputs_of
 from fake_provider import calls, shell, text
 
 

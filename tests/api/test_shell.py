@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from brigtest import BRIG_SHELL, SHELL, Story, items_of, outputs_of, text_of, wait_for
+from brigtest import BRIG_SHELL, SHELL, Story, items_of, outputs_of, text_of
 from fake_provider import call, calls, shell, text
 
 SETTINGS = {"limits": {"keepalive": "200ms"}}
