@@ -142,10 +142,10 @@ static bool v2_has_controllers(const struct cgroup_host *h)
 	        sys_read_at(h->parent[CGH_V2], "cgroup.controllers", text, sizeof(text)) < 0)
 		return false;
 	int found = 0;
-	for (char *p = text; *p; p += strcspn(p, " \n"), p += *p != '\0') {
-		size_t n = strcspn(p, " \n");
-		p[n] = p[n] == '\n' ? '\0' : ',';
-	}
+	text[strcspn(text, "\n")] = '\0';
+	for (char *p = text; *p; p++)
+		if (*p == ' ')
+			*p = ',';
 	for (int i = CGH_MEMORY; i < CGH_N; i++)
 		found += list_has(text, hierarchy_names[i]);
 	return found == CGH_N - CGH_MEMORY;
