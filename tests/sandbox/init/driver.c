@@ -1,6 +1,6 @@
 /*
- * Tests of init as a whole: driver MODE SBX, where MODE is hybrid, v1 or v2 and SBX the helper that
- * runs inside (tests/sandbox/helper.c). One sandbox serves all tests but the last, so each also
+ * Tests of init as a whole: driver MODE SBX [TEST…], where MODE is hybrid, v1 or v2 and SBX the
+ * helper that runs inside (tests/sandbox/helper.c). One sandbox serves all tests but the last, so each also
  * shows that the ones before left nothing behind. Exit code 77: not root, or no such cgroups here.
  */
 #include "client.h"
@@ -1227,6 +1227,16 @@ static void measure(void)
 	print_median("RUN of true to DONE", command, 200);
 }
 
+/* Without names all are. */
+static bool is_wanted(char **names, const char *name)
+{
+	bool wanted = !*names;
+
+	for (; *names; names++)
+		wanted |= !strcmp(*names, name);
+	return wanted;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -1248,7 +1258,6 @@ int main(int argc, char **argv)
 	        {"malformed messages", test_malformed}, {"random messages", test_random_messages},
 	        {"channel that does not read", test_channel_that_does_not_read},
 	        {"bounded queue", test_queue_is_bounded}, {"many channels", test_many_channels}};
-	const char *only = argc > 3 ? argv[3] : NULL;
 	enum init_cgroups kind;
 
 	if (argc < 3)
@@ -1266,7 +1275,7 @@ int main(int argc, char **argv)
 		int before = n_failed;
 
 		test_name = TESTS[i].name;
-		if (only && strcmp(only, test_name))
+		if (!is_wanted(argv + 3, test_name))
 			continue;
 		client_open(&gw, sandbox_channel(&sb));
 		TESTS[i].run();
