@@ -294,7 +294,7 @@ static int attach_tmpfs(int dir, const char *name, uint32_t mib)
 	snprintf(size, sizeof size, "%um", mib);
 	/* Empty files cost memory too, up to 1.3 KiB each: one for each 8 KiB, and enough for small
 	 * sizes. */
-	snprintf(inodes, sizeof inodes, "%u", mib > 8192 ? 1u << 20 : mib * 128 + 1024);
+	snprintf(inodes, sizeof inodes, "%u", mib > 8192 ? 1u << 20 : mib * 128 + 2048);
 	mount = make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (mount < 0)
 		return -1;
