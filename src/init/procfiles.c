@@ -21,7 +21,6 @@ enum file {
 	MEMINFO,
 	CPUINFO,
 	STAT,
-	UPTIME,
 	LOADAVG,
 	VERSION,
 	CMDLINE,
@@ -31,8 +30,8 @@ enum file {
 	N_FILES
 };
 
-static const char *const NAMES[N_FILES] = {"meminfo", "cpuinfo", "stat", "uptime", "loadavg",
-        "version", "cmdline", "swaps", "boot_id", "core_pattern"};
+static const char *const NAMES[N_FILES] = {"meminfo", "cpuinfo", "stat", "loadavg", "version",
+        "cmdline", "swaps", "boot_id", "core_pattern"};
 
 /* Those that do not lie directly in /proc. */
 static const char *const PLACES[N_FILES] = {
@@ -159,21 +158,6 @@ static void write_cpuinfo(void)
 	text_store(CPUINFO);
 }
 
-/*
- * Since the machine began, not the container: the start times of processes count from there too,
- * and ps, top and psutil take one from the other. Nothing is given away: the clock says it to all.
- */
-static void write_uptime(uint64_t idle)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	text_clear();
-	text_add("%lld.%02ld %llu.%02llu\n", (long long)t.tv_sec, t.tv_nsec / 10000000,
-	        (unsigned long long)idle / 100, (unsigned long long)idle % 100);
-	text_store(UPTIME);
-}
-
 static void write_stat(uint64_t up_ticks, uint32_t running, uint64_t started)
 {
 	uint64_t user, sys, total = up_ticks * proc.processors, idle;
@@ -191,7 +175,6 @@ static void write_stat(uint64_t up_ticks, uint32_t running, uint64_t started)
 	text_add("processes %llu\nprocs_running %u\nprocs_blocked 0\nsoftirq 0\n",
 	        (unsigned long long)started, running + 1);
 	text_store(STAT);
-	write_uptime(idle);
 }
 
 /* The kernel's own averages, of the number of commands. */
