@@ -9,6 +9,7 @@
 #include "gateway/internal.h"
 
 #include "base/id.h"
+#include "base/utf8.h"
 #include "gateway/fields.h"
 
 #include <stdlib.h>
@@ -548,37 +549,54 @@ static void read_cpus(struct fields *f, const struct config *c, uint32_t *milli)
 		*milli = (uint32_t)(d * 1000);
 }
 
-void containers_create(struct request *r)
+/* As the vendor's API bounds them, so that a row and a list of rows stay small. */
+static const struct json *read_metadata(struct fields *f)
+{
+	const struct json *metadata = fields_map(f, "metadata", 16);
+
+	for (const struct json *v = json_first(metadata); v != NULL; v = json_next(v)) {
+		struct str key = json_key(v), value = json_str(v);
+
+		if (utf8_count(key.p, key.n) > 64 || utf8_count(value.p, value.n) > 512)
+			fields_fail(f, "metadata",
+			        "A key of metadata has at most 64 characters, a value 512.");
+	}
+	return metadata;
+}
+
+static void create_from(struct request *r, struct fields *f)
 {
 	const struct config *c = r->g->config;
-	struct fields f;
 	struct job *j = job_new(r, JOB_CREATE);
 	struct str image = {NULL, 0};
 
 	row_default(r->g, (struct str){NULL, 0}, &j->row);
-	fields_open(&f, http_request_body(r->x), create_fields);
-	read_name(&f, &j->row);
-	read_later(&f);
-	read_policy(&f);
-	read_memory(&f, "memory", c, &j->row.memory_mib);
-	read_memory(&f, "memory_limit", c, &j->row.memory_mib);
-	read_cpus(&f, c, &j->row.cpu_milli);
-	fields_str(&f, "image", 64, &image);
+	read_name(f, &j->row);
+	read_later(f);
+	read_policy(f);
+	read_memory(f, "memory", c, &j->row.memory_mib);
+	read_memory(f, "memory_limit", c, &j->row.memory_mib);
+	read_cpus(f, c, &j->row.cpu_milli);
+	fields_str(f, "image", 64, &image);
 	if (image.p != NULL && !str_is(image, c->container.image))
-		fields_fail(&f, "image", "There is no such image on this server.");
-	const struct json *env = fields_map(&f, "env", STORE_ENV_MAX);
+		fields_fail(f, "image", "There is no such image on this server.");
+	const struct json *env = fields_map(f, "env", STORE_ENV_MAX);
 
-	check_env(&f, env);
+	check_env(f, env);
 	j->row.env = raw_copy(env);
-	j->row.metadata = raw_copy(fields_map(&f, "metadata", 16));
-	j->explicit_limits = json_get(f.root, "memory") != NULL ||
-	                     json_get(f.root, "memory_limit") != NULL ||
-	                     json_get(f.root, "cpus") != NULL || image.p != NULL;
-	fields_close(&f);
-	if (f.failed)
-		job_fail(j, &f.error);
+	j->row.metadata = raw_copy(read_metadata(f));
+	j->explicit_limits = json_get(f->root, "memory") != NULL ||
+	                     json_get(f->root, "memory_limit") != NULL ||
+	                     json_get(f->root, "cpus") != NULL || image.p != NULL;
+	if (f->failed)
+		job_fail(j, &f->error);
 	else
 		job_start(j);
+}
+
+void containers_create(struct request *r)
+{
+	request_fields(r, create_fields, create_from);
 }
 
 /* ---- the others ---- */

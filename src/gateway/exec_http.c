@@ -436,30 +436,24 @@ static bool container_param_good(struct request *r)
 	return false;
 }
 
-void exec_create(struct request *r)
+static void exec_create_from(struct request *r, struct fields *f)
 {
-	struct fields f;
 	struct exec *e, *first;
 	struct error err;
 	bool named;
 
-	if (!container_param_good(r))
-		return;
-	fields_open(&f, http_request_body(r->x), exec_fields);
 	e = exec_new(r);
-	read_id(e, &f);
+	read_id(e, f);
 	named = e->id[0] != 0;
-	if (!f.failed && named && forward_to_owner(r, str_of(e->container), str_of(e->id))) {
+	if (!f->failed && named && forward_to_owner(r, str_of(e->container), str_of(e->id))) {
 		exec_destroy(e);
-		fields_close(&f);
 		return;
 	}
-	read_command(e, &f);
-	read_rest(e, &f);
-	fields_close(&f);
-	if (f.failed) {
+	read_command(e, f);
+	read_rest(e, f);
+	if (f->failed) {
 		exec_destroy(e);
-		respond_error(r->x, r->under_v1, &f.error);
+		respond_error(r->x, r->under_v1, &f->error);
 		return;
 	}
 	if (named) {
@@ -492,6 +486,12 @@ void exec_create(struct request *r)
 	exec_begin(e);
 	if (e->detach)
 		exec_answer_status(e, r->x, 202, 0, 0);
+}
+
+void exec_create(struct request *r)
+{
+	if (container_param_good(r))
+		request_fields(r, exec_fields, exec_create_from);
 }
 
 /* ---- GET and DELETE ---- */

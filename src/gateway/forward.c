@@ -189,7 +189,7 @@ bool forward_to_owner(struct request *r, struct str container, struct str id)
 	        .connect_timeout_ms = 2000,
 	};
 
-	o.body = http_request_take_body(r->x, &o.body_len);
+	o.body = request_take_body(r, &o.body_len);
 	w = mem_alloc(sizeof(*w));
 	w->x = r->x;
 	w->owner = (struct owner){on_client_drain, on_client_gone, w};

@@ -56,9 +56,20 @@ struct request {
 	struct http_exchange *x;
 	const struct config_key *key;
 	bool under_v1;
+	char *body; /* NULL: the exchange has it still */
+	size_t body_len;
 	struct str params[2]; /* {…} of the route, percent-decoded is refused: only [A-Za-z0-9_.:/-]
 	                         occur */
 };
+
+struct fields;
+typedef void (*request_fields_fn)(struct request *r, struct fields *f);
+/*
+ * Calls then() with the object in the body, read as fields_open() does: from within, or from the loop
+ * later, and never when the client has gone meanwhile. r and f are then()'s for the call only. body.c
+ */
+void request_fields(struct request *r, const char *const *allowed, request_fields_fn then);
+char *request_take_body(struct request *r, size_t *ret_len); /* what then() did not; free() it */
 
 /* What an exchange's data points at: who wants to know that it drained or has gone. */
 struct owner {

@@ -14,6 +14,7 @@ struct route_entry {
 	const char *method;
 	const char *path; /* below /api/v1 or /v1; {} is one segment, {*} at the end all the rest */
 	void (*handle)(struct request *r);
+	size_t max_body; /* 0: the configuration's */
 };
 
 static void responses_create(struct request *r)
@@ -21,17 +22,20 @@ static void responses_create(struct request *r)
 	turns_handle(r, &api_responses);
 }
 
+/* What comes where nothing is read: thrown away, within bounds. */
+#define NO_BODY 65536
+
 static const struct route_entry routes[] = {
-        {"POST", "/responses", responses_create},
-        {"GET", "/models", models_list},
-        {"GET", "/models/{*}", models_get},
-        {"POST", "/containers", containers_create},
-        {"GET", "/containers", containers_list},
-        {"GET", "/containers/{}", containers_get},
-        {"DELETE", "/containers/{}", containers_delete},
-        {"POST", "/containers/{}/exec", exec_create},
-        {"GET", "/containers/{}/exec/{}", exec_get},
-        {"DELETE", "/containers/{}/exec/{}", exec_kill},
+        {"POST", "/responses", responses_create, 0},
+        {"GET", "/models", models_list, NO_BODY},
+        {"GET", "/models/{*}", models_get, NO_BODY},
+        {"POST", "/containers", containers_create, 2u << 20},
+        {"GET", "/containers", containers_list, NO_BODY},
+        {"GET", "/containers/{}", containers_get, NO_BODY},
+        {"DELETE", "/containers/{}", containers_delete, NO_BODY},
+        {"POST", "/containers/{}/exec", exec_create, 16u << 20},
+        {"GET", "/containers/{}/exec/{}", exec_get, NO_BODY},
+        {"DELETE", "/containers/{}/exec/{}", exec_kill, NO_BODY},
 };
 
 #define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:"
@@ -188,6 +192,7 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 {
 	struct gateway *g = ctx;
 	struct str path = http_request_path(x), rest, params[2];
+	const struct route_entry *route = NULL;
 	bool under_v1 = false, other = false;
 	struct error e;
 
@@ -195,13 +200,14 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 		respond_health(g, x, str_is(path, "/readyz"));
 		return 0;
 	}
-	if (!path_below(path, &rest, &under_v1) ||
-	        (route_find(http_request_method(x), rest, params, &other) == NULL && !other)) {
+	if (path_below(path, &rest, &under_v1))
+		route = route_find(http_request_method(x), rest, params, &other);
+	if (route == NULL && !other) {
 		error_set(&e, ERR_NOT_FOUND, "There is nothing at this path.");
 		respond_error(x, under_v1, &e);
 		return 0;
 	}
-	if (route_find(http_request_method(x), rest, params, &other) == NULL) {
+	if (route == NULL) {
 		error_set(&e, ERR_UNSUPPORTED, "This path does not take the method %.*s.",
 		        (int)http_request_method(x).n, http_request_method(x).p);
 		e.http_status = 405;
@@ -216,6 +222,8 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 		respond_error(x, under_v1, &e);
 		return 0;
 	}
+	if (route->max_body > 0 && route->max_body < *max_body)
+		*max_body = route->max_body;
 	return 0;
 }
 

@@ -1,9 +1,9 @@
 /*
  * The order matters. The leaf first, so that a kill finds the child. Then user names, while init's
  * own id still holds (the child is not dumpable until exec: nobody inside can trace it). Then every
- * descriptor but four is closed, BEFORE the working directory is entered: no path through
- * /proc/self/fd leads out. Ids and capabilities, then what the guest may see fail (directory,
- * filter), then exec.
+ * descriptor but five is closed, and the fifth, home, BEFORE a path to the working directory is
+ * followed: no path through /proc/self/fd leads out. Ids and capabilities, then what the guest may
+ * see fail (directory, filter), then exec.
  */
 #include "init/child.h"
 
@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 
 #define REPORT_FD    3
+#define HOME_FD      4
 #define NOFILE_SOFT  4096
 #define NOFILE_HARD  65536
 #define OOM_SCORE    "500" /* v1: the kernel picks a command before init */
@@ -60,7 +61,7 @@ static void set_oom_score(void)
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-static void set_descriptors(const struct command *c, const struct child_pipes *pipes)
+static void set_descriptors(const struct command *c, int home, const struct child_pipes *pipes)
 {
 	int in = c->standard_input;
 
@@ -73,7 +74,9 @@ static void set_descriptors(const struct command *c, const struct child_pipes *p
 	try(dup2(pipes->error, STDERR_FILENO), "stderr");
 	try(dup3(pipes->report, REPORT_FD, O_CLOEXEC), "report");
 	report_fd = REPORT_FD;
-	try(sys_close_range(REPORT_FD + 1, ~0u), "close_range");
+	if (home != HOME_FD)
+		try(dup3(home, HOME_FD, O_CLOEXEC), "home");
+	try(sys_close_range(HOME_FD + 1, ~0u), "close_range");
 }
 
 static void set_identity(const struct user *u)
@@ -128,12 +131,20 @@ static void set_processors(void)
 	try((int)syscall(SYS_sched_setaffinity, 0, sizeof want, want), "processors");
 }
 
-/* Enters the working directory, and refuses one that is not within the root. */
+/*
+ * Enters the working directory, and refuses one that is not within the root. Home is entered by its
+ * descriptor: commands go on where the guest has renamed /workspace.
+ */
 static void set_directory(const char *path)
 {
 	static char real[PATH_MAX];
+	bool home = !*path || !strcmp(path, "/workspace/home");
 
-	try(chdir(*path ? path : "/workspace/home"), "cwd");
+	if (home)
+		try(fchdir(HOME_FD), "cwd");
+	close(HOME_FD);
+	if (!home)
+		try(chdir(path), "cwd");
 	/* The kernel says "(unreachable)" of a directory outside the root. */
 	if (syscall(SYS_getcwd, real, sizeof real) > 0 && real[0] != '/')
 		fail("cwd", EACCES);
@@ -231,7 +242,7 @@ _Noreturn void child_run(
 		rc = -EPERM;
 	if (rc < 0)
 		fail("user", -rc);
-	set_descriptors(c, pipes);
+	set_descriptors(c, setup->home, pipes);
 	set_limits();
 	set_processors();
 	umask(022);

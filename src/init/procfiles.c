@@ -21,7 +21,6 @@ enum file {
 	MEMINFO,
 	CPUINFO,
 	STAT,
-	UPTIME,
 	LOADAVG,
 	VERSION,
 	CMDLINE,
@@ -31,8 +30,8 @@ enum file {
 	N_FILES
 };
 
-static const char *const NAMES[N_FILES] = {"meminfo", "cpuinfo", "stat", "uptime", "loadavg",
-        "version", "cmdline", "swaps", "boot_id", "core_pattern"};
+static const char *const NAMES[N_FILES] = {"meminfo", "cpuinfo", "stat", "loadavg", "version",
+        "cmdline", "swaps", "boot_id", "core_pattern"};
 
 /* Those that do not lie directly in /proc. */
 static const char *const PLACES[N_FILES] = {
@@ -47,7 +46,7 @@ static struct {
 	uint64_t memory;      /* bytes */
 	uint32_t processors;
 	uint64_t start_ns;
-	int64_t boot_time; /* seconds since the epoch */
+	int64_t boot_time; /* the machine's, seconds since the epoch */
 	uint64_t load_at;  /* in steps since the start */
 	uint64_t load[3];  /* fixed point */
 	char text[MAX_PROCESSORS * 64 + 4096];
@@ -176,11 +175,6 @@ static void write_stat(uint64_t up_ticks, uint32_t running, uint64_t started)
 	text_add("processes %llu\nprocs_running %u\nprocs_blocked 0\nsoftirq 0\n",
 	        (unsigned long long)started, running + 1);
 	text_store(STAT);
-	text_clear();
-	text_add("%llu.%02llu %llu.%02llu\n", (unsigned long long)up_ticks / 100,
-	        (unsigned long long)up_ticks % 100, (unsigned long long)idle / 100,
-	        (unsigned long long)idle % 100);
-	text_store(UPTIME);
 }
 
 /* The kernel's own averages, of the number of commands. */
@@ -225,11 +219,13 @@ uint32_t procfiles_processors(void)
 void procfiles_claim(uint32_t memory_mib, uint32_t cpu_milli)
 {
 	uint32_t n = (cpu_milli + 999) / 1000;
+	struct timespec up;
 
 	proc.memory = (uint64_t)memory_mib << 20;
 	proc.processors = n < 1 ? 1 : n > MAX_PROCESSORS ? MAX_PROCESSORS : n;
 	proc.start_ns = loop_now_ns();
-	proc.boot_time = time(NULL);
+	clock_gettime(CLOCK_BOOTTIME, &up);
+	proc.boot_time = time(NULL) - up.tv_sec;
 	write_cpuinfo();
 	procfiles_write(0, 0);
 }

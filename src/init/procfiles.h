@@ -1,8 +1,10 @@
 /*
  * The few files of /proc that would show the host instead of the container: meminfo, cpuinfo, stat,
- * uptime, loadavg, version, cmdline, swaps, boot_id and core_pattern. Each is a small file of init's own, bound read-only over
- * /proc's, and rewritten when a command starts. What they say about time used comes from the `run`
- * group (v2) or from reaped children, about memory from the memory group, as far as it can be read.
+ * loadavg, version, cmdline, swaps, boot_id and core_pattern. Each is a small file of init's own,
+ * bound read-only over /proc's; the first four are rewritten when a command starts. What they say
+ * about time used comes from the `run` group (v2) or from reaped children, about memory from the
+ * memory group, as far as it can be read. uptime stays the kernel's: start times of processes count
+ * from the same moment, and only a live one is never before them.
  */
 #ifndef BRIG_INIT_PROCFILES_H
 #define BRIG_INIT_PROCFILES_H

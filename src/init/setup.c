@@ -178,8 +178,9 @@ static int open_null(int dev)
 
 int setup_prepare(int dev, int run, int oom, const char **ret_step)
 {
+	/* Without a size df passes over it; nobody inside can write there. */
 	static const char *const STAGING_OPTIONS[] = {
-	        "size", "512k", "nr_inodes", "64", "mode", "0755", NULL};
+	        "size", "0", "nr_inodes", "64", "mode", "0755", NULL};
 	static const char *const PTS_OPTIONS[] = {
 	        "newinstance", NULL, "ptmxmode", "0666", "mode", "0620", "gid", "5", NULL};
 	static const char *const NO_OPTIONS[] = {NULL};
@@ -294,7 +295,7 @@ static int attach_tmpfs(int dir, const char *name, uint32_t mib)
 	snprintf(size, sizeof size, "%um", mib);
 	/* Empty files cost memory too, up to 1.3 KiB each: one for each 8 KiB, and enough for small
 	 * sizes. */
-	snprintf(inodes, sizeof inodes, "%u", mib > 8192 ? 1u << 20 : mib * 128 + 1024);
+	snprintf(inodes, sizeof inodes, "%u", mib > 8192 ? 1u << 20 : mib * 128 + 2048);
 	mount = make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (mount < 0)
 		return -1;
@@ -318,6 +319,8 @@ static int attach_home(int home, int root)
 	mnt = open_folder(root, "mnt", 0755);
 	if (mnt < 0)
 		return -1;
+	/* An image may have an empty folder there. */
+	(void)unlinkat(mnt, "data", AT_REMOVEDIR);
 	rc = symlinkat("/workspace/home", mnt, "data");
 	close(mnt);
 	return rc < 0 && errno != EEXIST ? -1 : 0;

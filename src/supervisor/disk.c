@@ -233,8 +233,9 @@ static int dev_fill(int dev)
 
 int disk_dev_mount(int userns, int *ret_mount, struct fail *f)
 {
-	/* One for each sandbox: locks and watches on nodes that two share would join them. */
-	static const char *const small[] = {"source", "brig", "size", "64k", "mode", "0755", NULL};
+	/* One for each sandbox: locks and watches on nodes that two share would join them. Without
+	 * a size df passes over it; nobody inside can write there. */
+	static const char *const small[] = {"source", "brig", "size", "0", "mode", "0755", NULL};
 	const uint64_t attr = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
 	_cleanup_close_ int mnt = image_mount_type("tmpfs", attr, small);
 	int r = mnt < 0 ? mnt : dev_fill(mnt);

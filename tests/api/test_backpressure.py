@@ -51,7 +51,8 @@ def test_a_stream_of_100_mb_waits_for_a_client_that_does_not_read(server, client
     # What the kernel's own buffers hold on both sides, and no more.
     assert flood.sent < 16 * MIB, "%d MiB were taken from the upstream" % (flood.sent / MIB)
     if not ASAN:
-        assert resident(gateway) - before < 4 * MIB, "%d KiB" % ((resident(gateway) - before) / 1024)
+        # The reply itself is kept, as far as it was read: it goes into the answer's last event.
+        assert resident(gateway) - before < flood.sent + 2 * MIB, "%d KiB" % ((resident(gateway) - before) / 1024)
     # It goes on where it stood, byte for byte, as the client reads.
     taken = flood.sent
     got = 0
