@@ -191,6 +191,20 @@ void client_pump(struct client *c, int ms)
 	}
 }
 
+bool client_wait_text(struct client *c, const struct client_run *run, const char *text, int ms)
+{
+	uint64_t until = sandbox_now_ns() + (uint64_t)ms * 1000000;
+
+	while (!run->out[0] || !strstr(run->out[0], text)) {
+		uint64_t now = sandbox_now_ns();
+
+		if (now >= until || run->done || run->refused || c->closed)
+			return false;
+		pump_once(c, (int)((until - now) / 1000000) + 1);
+	}
+	return true;
+}
+
 bool client_wait(struct client *c, struct client_run *run, int ms)
 {
 	uint64_t until = sandbox_now_ns() + (uint64_t)ms * 1000000;

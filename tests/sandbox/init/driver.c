@@ -1,7 +1,8 @@
 /*
  * Tests of init as a whole: driver MODE SBX [TEST…], where MODE is hybrid, v1 or v2 and SBX the
- * helper that runs inside (tests/sandbox/helper.c). One sandbox serves all tests but the last, so each also
- * shows that the ones before left nothing behind. Exit code 77: not root, or no such cgroups here.
+ * helper that runs inside (tests/sandbox/helper.c). One sandbox serves all tests but the last, so
+ * each also shows that the ones before left nothing behind. Exit code 77: not root, or no such
+ * cgroups here.
  */
 #include "client.h"
 #include "sandbox.h"
@@ -436,8 +437,7 @@ static void test_kill(void)
 	        (struct client_command){.shell = "echo ready; setsid -f sleep 100; sleep 100"});
 	struct client_run *other = start((struct client_command){.shell = "sleep 0.5; echo other"});
 
-	client_pump(&gw, 200);
-	CHECK(r->started && !r->done);
+	CHECK(client_wait_text(&gw, r, "ready\n", LONG_MS) && r->started && !r->done);
 	client_kill(&gw, r);
 	CHECK(client_wait(&gw, r, 2000) && ended(r, INIT_KILLED, SIGKILL) && prints(r, "ready\n"));
 	CHECK(client_wait(&gw, other, 5000) && prints(other, "other\n"));
@@ -475,15 +475,16 @@ static void test_eight_at_once(void)
 
 static void test_channel_end(void)
 {
-	struct client_run *r;
+	struct client_run *r, *started[12];
 
 	r = shell("(sleep 103 &) ; true"); /* of a finished command: stays */
 	client_discard(&gw, r);
 	client_forget(r);
 	for (int i = 0; i < 12; i++)
-		start((struct client_command){
-		        .shell = "echo x >> /tmp/ran; setsid -f sleep 101; sleep 102"});
-	client_pump(&gw, 300);
+		started[i] = start((struct client_command){
+		        .shell = "echo x >> /tmp/ran; setsid -f sleep 101; echo on; sleep 102"});
+	for (int i = 0; i < 8; i++)
+		CHECK(client_wait_text(&gw, started[i], "on\n", LONG_MS));
 	client_close(&gw);
 	client_open(&gw, sandbox_channel(&sb));
 	usleep(200000);
@@ -1175,11 +1176,11 @@ static void test_hostile_image(void)
 			printf("# broken at %s\n", step);
 		CHECK(!*step);
 		client_open(&gw, sandbox_channel(&sb));
-		r = shell("stat -f -c %T /proc /dev /tmp /workspace/home; stat -c '%F %a' /proc "
-		          "/dev /tmp "
+		r = shell("stat -f -c %T /proc /dev /tmp; mountpoint -q /workspace/home && echo "
+		          "mounted; stat -c '%F %a' /proc /dev /tmp "
 		          "/workspace; cat /etc/hostname /etc/resolv.conf; grep -c localhost "
 		          "/etc/hosts");
-		CHECK(prints(r, "proc\ntmpfs\ntmpfs\ntmpfs\ndirectory 555\ndirectory 755\n"
+		CHECK(prints(r, "proc\ntmpfs\ntmpfs\nmounted\ndirectory 555\ndirectory 755\n"
 		                "directory 1777\ndirectory 755\n" SANDBOX_HOSTNAME
 		                "\nnameserver 127.0.0.1\n2\n"));
 		client_forget(r);
