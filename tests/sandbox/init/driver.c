@@ -25,6 +25,7 @@
 #define LONG_MS 20000
 
 static struct sandbox sb;
+static bool sb_lives;
 static struct client gw; /* a fresh channel for each test */
 static int n_failed, n_passed;
 static const char *test_name;
@@ -1066,11 +1067,11 @@ static void test_many_channels(void)
 static void test_end(void)
 {
 	struct client_run *r =
-	        start((struct client_command){.shell = "setsid -f sleep 100; sleep 100"});
+	        start((struct client_command){.shell = "setsid -f sleep 100; echo on; sleep 100"});
 
-	client_pump(&gw, 100);
-	CHECK(r->started);
+	CHECK(client_wait_text(&gw, r, "on\n", LONG_MS) && r->started);
 	CHECK(sandbox_end(&sb) == 0);
+	sb_lives = false;
 	client_pump(&gw, 500);
 	CHECK(gw.closed && !r->done);
 }
@@ -1229,37 +1230,81 @@ static void measure(void)
 	print_median("RUN of true to DONE", command, 200);
 }
 
-/* Without names all are. */
+/* ---- running them ---- */
+
+struct test {
+	const char *name;
+	void (*run)(void);
+};
+
+static const struct test TESTS[] = {{"exit codes", test_exit_codes}, {"signals", test_signals},
+        {"output", test_output}, {"scripts", test_scripts}, {"standard input", test_standard_input},
+        {"file from outside", test_outside_file}, {"environment", test_environment},
+        {"working directory", test_working_directory}, {"users", test_users}, {"exec", test_exec},
+        {"deadline", test_deadline}, {"background", test_background}, {"kill", test_kill},
+        {"eight at once", test_eight_at_once}, {"channel end", test_channel_end},
+        {"memory", test_memory}, {"fork bomb", test_fork_bomb},
+        {"many in the background", test_many_background}, {"sync", test_sync},
+        {"refused calls", test_refused_calls}, {"sockets", test_sockets},
+        {"other entries", test_other_entries}, {"reach of init", test_reach_of_init},
+        {"proc and dev", test_proc_and_dev}, {"names", test_names}, {"limits", test_limits},
+        {"programs", test_programs}, {"package", test_package},
+        {"malformed messages", test_malformed}, {"random messages", test_random_messages},
+        {"channel that does not read", test_channel_that_does_not_read},
+        {"bounded queue", test_queue_is_bounded}, {"many channels", test_many_channels},
+        {"end", test_end}};
+
+/* These make sandboxes of their own. */
+static const struct test ALONE[] = {{"broken set-up", test_broken},
+        {"hostile image", test_hostile_image}, {"figures", measure}};
+
+/* Without names all are; with "-" all but those after it. */
 static bool is_wanted(char **names, const char *name)
 {
-	bool wanted = !*names;
+	bool all = *names && !strcmp(*names, "-"), wanted = all || !*names;
 
-	for (; *names; names++)
-		wanted |= !strcmp(*names, name);
+	for (names += all; *names; names++)
+		if (!strcmp(*names, name))
+			wanted = !all;
 	return wanted;
+}
+
+/* One sandbox for all of these. */
+static void run_in_one(char **names)
+{
+	for (size_t i = 0; i < sizeof TESTS / sizeof *TESTS; i++) {
+		int before = n_failed;
+
+		test_name = TESTS[i].name;
+		if (!is_wanted(names, test_name))
+			continue;
+		if (!sb_lives)
+			sandbox_start(&sb);
+		sb_lives = true;
+		client_open(&gw, sandbox_channel(&sb));
+		TESTS[i].run();
+		client_close(&gw);
+		printf("%s %s\n", n_failed == before ? "ok" : "FAILED", test_name);
+	}
+	if (sb_lives)
+		sandbox_end(&sb);
+}
+
+static void run_alone(char **names)
+{
+	for (size_t i = 0; i < sizeof ALONE / sizeof *ALONE; i++) {
+		int before = n_failed;
+
+		test_name = ALONE[i].name;
+		if (!is_wanted(names, test_name))
+			continue;
+		ALONE[i].run();
+		printf("%s %s\n", n_failed == before ? "ok" : "FAILED", test_name);
+	}
 }
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} TESTS[] = {{"exit codes", test_exit_codes}, {"signals", test_signals},
-	        {"output", test_output}, {"scripts", test_scripts},
-	        {"standard input", test_standard_input}, {"file from outside", test_outside_file},
-	        {"environment", test_environment}, {"working directory", test_working_directory},
-	        {"users", test_users}, {"exec", test_exec}, {"deadline", test_deadline},
-	        {"background", test_background}, {"kill", test_kill},
-	        {"eight at once", test_eight_at_once}, {"channel end", test_channel_end},
-	        {"memory", test_memory}, {"fork bomb", test_fork_bomb},
-	        {"many in the background", test_many_background}, {"sync", test_sync},
-	        {"refused calls", test_refused_calls}, {"sockets", test_sockets},
-	        {"other entries", test_other_entries}, {"reach of init", test_reach_of_init},
-	        {"proc and dev", test_proc_and_dev}, {"names", test_names}, {"limits", test_limits},
-	        {"programs", test_programs}, {"package", test_package},
-	        {"malformed messages", test_malformed}, {"random messages", test_random_messages},
-	        {"channel that does not read", test_channel_that_does_not_read},
-	        {"bounded queue", test_queue_is_bounded}, {"many channels", test_many_channels}};
 	enum init_cgroups kind;
 
 	if (argc < 3)
@@ -1272,26 +1317,8 @@ int main(int argc, char **argv)
 		printf("skipped: needs root and %s cgroups\n", argv[1]);
 		return 77;
 	}
-	sandbox_start(&sb);
-	for (size_t i = 0; i < sizeof TESTS / sizeof *TESTS; i++) {
-		int before = n_failed;
-
-		test_name = TESTS[i].name;
-		if (!is_wanted(argv + 3, test_name))
-			continue;
-		client_open(&gw, sandbox_channel(&sb));
-		TESTS[i].run();
-		client_close(&gw);
-		printf("%s %s\n", n_failed == before ? "ok" : "FAILED", test_name);
-	}
-	test_name = "end";
-	client_open(&gw, sandbox_channel(&sb));
-	test_end();
-	client_close(&gw);
-	test_name = "set-up";
-	test_broken();
-	test_hostile_image();
-	measure();
+	run_in_one(argv + 3);
+	run_alone(argv + 3);
 	sandbox_close();
 	printf("%s: %d checks passed, %d failed\n", argv[1], n_passed, n_failed);
 	return n_failed != 0;
