@@ -114,8 +114,7 @@ static void build_image(const char *data)
 	        "set -e; cd \"$1\"; mkdir images root root/bin root/proc root/dev root/tmp "
 	        "root/etc root/root "
 	        "root/workspace root/workspace/home root/usr root/usr/bin root/var; chmod 755 .; "
-	        "cp /bin/busybox root/bin/busybox; for i in $(/bin/busybox --list); do "
-	        "[ $i = busybox ] || ln -s busybox root/bin/$i; done; "
+	        "cp /bin/busybox root/bin/busybox; root/bin/busybox --install root/bin; "
 	        "printf 'root:x:0:0:root:/root:/bin/sh\\n' > root/etc/passwd; printf "
 	        "'root:x:0:\\n' > root/etc/group; "
 	        "mkfs.erofs images/base.erofs root; rm -rf root";
