@@ -77,6 +77,7 @@ struct turn_run {
 	const struct error *failure; /* the turn's own, of OUT_END; NULL: none */
 	struct error *job_error;     /* of the work on the pool that has failed */
 	struct event *timer, *keepalive;
+	struct event *more; /* NULL until needed: goes on with a large event in the next step */
 	uint64_t timer_at_ms; /* when the turn wants to be told */
 	char *model_shown;
 	/* Parsing, perhaps on the pool. */

@@ -21,6 +21,7 @@
 
 #define POOL_PARSE (256 * 1024) /* larger bodies are read on the pool */
 #define PIECE      65536
+#define STEP       262144 /* of a large event, in one step of the loop: also a quick client waits */
 
 static void turn_pump(struct turn_run *t);
 
@@ -46,6 +47,8 @@ static void turn_run_free(struct turn_run *t)
 		event_free(t->timer);
 	if (t->keepalive != NULL)
 		event_free(t->keepalive);
+	if (t->more != NULL)
+		event_free(t->more);
 	if (t->link != NULL) {
 		*t->link = t->next;
 		if (t->next != NULL)
@@ -153,6 +156,7 @@ static bool answer_begin(struct turn_run *t)
 static bool flush(struct turn_run *t)
 {
 	const struct api *api = t->request.api;
+	size_t sent = 0;
 
 	if (t->x == NULL || t->finished) {
 		buf_reset(&t->out);
@@ -169,12 +173,14 @@ static bool flush(struct turn_run *t)
 		http_write(t->x, (struct str){t->out.data, t->out.len});
 		buf_reset(&t->out);
 	}
-	while (t->x != NULL && api->left(t->stream) > 0 && !http_above_high_water(t->x)) {
+	while (t->x != NULL && api->left(t->stream) > 0 && !http_above_high_water(t->x) &&
+	        sent < STEP) {
 		if (api->pull(t->stream, &t->out, PIECE) < 0) {
 			http_abort(t->x);
 			return true;
 		}
 		http_write(t->x, (struct str){t->out.data, t->out.len});
+		sent += t->out.len;
 		buf_reset(&t->out);
 	}
 	return t->x == NULL || api->left(t->stream) == 0;
@@ -370,6 +376,23 @@ static void perform(struct turn_run *t, const struct turn_effect *ef)
 	}
 }
 
+static void on_more(evutil_socket_t fd, short what, void *arg)
+{
+	turn_pump(arg);
+}
+
+/* The client takes as much as there is, so it will not be told when it has drained. */
+static void pump_later(struct turn_run *t)
+{
+	const struct timeval now = {0, 0};
+
+	if (t->more == NULL)
+		t->more = evtimer_new(t->g->base, on_more, t);
+	if (t->more == NULL)
+		BUG("no memory for a timer");
+	evtimer_add(t->more, &now);
+}
+
 static void turn_pump(struct turn_run *t)
 {
 	struct turn_effect ef;
@@ -386,6 +409,8 @@ static void turn_pump(struct turn_run *t)
 	/* While a large event is on its way no effect is performed, so nothing more may come in
 	 * either. */
 	t->blocked = t->x != NULL && !t->finished && t->request.api->left(t->stream) > 0;
+	if (t->blocked && !http_above_high_water(t->x))
+		pump_later(t);
 	upstream_apply_pause(t);
 	run_apply_pause(t);
 	finish_if_sent(t);
