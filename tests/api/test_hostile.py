@@ -1,10 +1,12 @@
 """What hostile clients, hostile upstreams and killed processes did to the server once, and no longer do."""
+import gzip
 import json
 import os
 import signal
 import time
 
-from brigtest import BRIG, KEYS, Reader, connect, resident, wait_for
+from brigtest import BRIG, KEYS, SHELL, Reader, connect, resident, text_of, wait_for
+from fake_provider import Reply, calls, joined, shell, text
 
 with open(BRIG, "rb") as binary:
     ASAN = b"__asan_init" in binary.read()
@@ -96,7 +98,7 @@ def test_an_exec_that_is_killed_does_not_fall_over_those_that_are_kept(server, c
     # Killed before it ran: it ends at once.
     client.execute("kept", "true", detach=True, exec_id="last", expect=202)
     assert client.delete("/containers/kept/exec/last").status == 200
-    assert client.get("/containers/kept/exec/last").json["status"] == "done"
+    wait_for(lambda: client.get("/containers/kept/exec/last").json["status"] == "done")
 
 
 def test_a_command_whose_sandbox_ends_has_an_outcome_that_says_so(server, client):
@@ -150,3 +152,44 @@ def test_a_large_exec_reaches_its_gateway(make_server):
     for i in range(12):
         body = {"commands": ["true"] * 99 + ["wc -c"], "stdin": "", "exec_id": "big-%d" % i, "env": {"A": "x" * 100000}}
         assert len(client.execute("wide", **body)["output"]) == 100
+
+
+# ---- hostile upstreams ----
+
+def coded(reply_bytes, coding):
+    return Reply([b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: %s\r\n"
+                  b"Connection: close\r\n\r\n" % coding, reply_bytes], framing="raw")
+
+
+def test_an_answer_compressed_twice_is_refused(server, client, provider):
+    """Four kilobytes of it are gigabytes: the loop stood still for seconds."""
+    (gateway,) = server.gateways()
+    bomb = gzip.compress(gzip.compress(b":\n" * (50 << 20)))
+    before = loop_seconds(gateway)
+    for coding in (b"gzip, gzip", b"gzip\r\nContent-Encoding: gzip", b"gzip\r\nTransfer-Encoding: gzip"):
+        model = provider.model(coded(bomb, coding))
+        assert "fake" in client.ask(model, expect=502).error["message"]
+    assert loop_seconds(gateway) - before < 0.5
+
+
+def test_an_answer_that_decodes_to_much_lets_others_live(server, client, provider):
+    model = provider.model(coded(gzip.compress(b":\n" * (60 << 20)), b"gzip"))
+    stream = client.begin(model)
+    worst = 0
+    while not model.requests or not model.requests[0].answered.is_set():
+        started = time.monotonic()
+        assert client.request("GET", "/healthz").status == 200
+        worst = max(worst, time.monotonic() - started)
+    assert worst < 0.5, "%.1f s" % worst
+    stream.body()
+    stream.close()
+    assert text_of(client.ask(provider.model(coded(gzip.compress(joined(text("well"))), b"gzip")))) == "well"
+
+
+def test_absurd_usage_is_not_counted(client, provider):
+    most = 2 ** 63 - 1
+    model = provider.model(calls(shell("true"), usage={"prompt_tokens": most, "completion_tokens": most}),
+                           text("x", usage={"prompt_tokens": 1e300, "completion_tokens": -5, "total_tokens": most + 1,
+                                            "cost": 1e308, "prompt_tokens_details": {"cached_tokens": 2 ** 64}}))
+    usage = client.ask(model, tools=[SHELL])["usage"]
+    assert usage["input_tokens"] == usage["output_tokens"] == usage["total_tokens"] == 0
