@@ -64,6 +64,10 @@
 #define HIGH         0x100000000ul /* a bit that the kernel does not look at in 32-bit arguments */
 #define TEXT(s)      ((unsigned long)(s))
 
+#ifndef SYS_statmount
+#define SYS_statmount 457
+#define SYS_listmount 458
+#endif
 #ifndef SYS_process_mrelease
 #define SYS_process_mrelease 448
 #endif
@@ -499,6 +503,9 @@ static void x10_init(void)
 	check(call(SYS_get_robust_list, 1, TEXT(buf), TEXT(buf + 8), 0, 0) < 0,
 	        "init's robust list");
 	check(call(SYS_process_mrelease, (unsigned long)pidfd, 0, 0, 0, 0) < 0, "process_mrelease");
+	/* PIDFD_GET_CGROUP_NAMESPACE to PIDFD_GET_UTS_NAMESPACE */
+	for (unsigned int n = 1; n <= 10; n++)
+		check(ioctl(pidfd, 0xff00 + n, 0) < 0, "namespace %u of init by its pidfd", n);
 	check(prctl(62 /* PR_SCHED_CORE */, 1, 1, 0, 0) < 0, "core scheduling of init");
 }
 
@@ -884,7 +891,8 @@ static void k6_refused_calls(void)
 	        {"lookup_dcookie", 212, EPERM}, {"nfsservctl", 180, EPERM}, {"uselib", 134, EPERM},
 	        {"ustat", 136, EPERM}, {"sysfs", 139, EPERM}, {"_sysctl", 156, EPERM},
 	        {"iopl", 172, EPERM}, {"ioperm", 173, EPERM}, {"modify_ldt", 154, EPERM},
-	        {"memfd_secret with flags", 447, EINVAL}, {"the newest", 999, ENOSYS}};
+	        {"memfd_secret with flags", 447, EINVAL}, {"io_setup", SYS_io_setup, ENOSYS},
+	        {"io_submit", SYS_io_submit, ENOSYS}, {"the newest", 999, ENOSYS}};
 
 	for (size_t i = 0; i < COUNT(CALLS); i++)
 		refused(call(CALLS[i].nr, -1ul, -1ul, -1ul, -1ul, -1ul), CALLS[i].errnum,
@@ -992,6 +1000,58 @@ static void l6_mounts(void)
 			for (size_t b = 0; b < COUNT(BAD); b++)
 				check(!strstr(line, BAD[b]), "%s: %s", FILES[i], line);
 	}
+}
+
+/* Mounts of others by their numbers. */
+static void l6_numbers(void)
+{
+	struct {
+		uint32_t size, spare;
+		uint64_t id, param, ns;
+	} request = {.size = 24, .id = ~0ull};
+	static uint64_t own[1024], answer[512];
+	long n = syscall(SYS_listmount, &request, own, COUNT(own), 0);
+	uint64_t low = ~0ull, high = 0;
+
+	if (n < 0) {
+		check(errno == ENOSYS || errno == EPERM, "listmount: %s", strerror(errno));
+		return;
+	}
+	check(n > 3 && n < (long)COUNT(own), "%ld mounts", n);
+	for (long i = 0; i < n; i++) {
+		low = own[i] < low ? own[i] : low;
+		high = own[i] > high ? own[i] : high;
+	}
+	request.param = 1; /* STATMOUNT_SB_BASIC */
+	for (uint64_t id = low - 500; id < high + 500; id++) {
+		bool mine = false;
+
+		for (long i = 0; i < n; i++)
+			mine = mine || own[i] == id;
+		request.id = id;
+		check(syscall(SYS_statmount, &request, answer, sizeof answer, 0) < 0 || mine,
+		        "mount %llu is another's", (unsigned long long)id);
+	}
+	request = (typeof(request)){.size = 32, .id = ~0ull, .ns = 0};
+	for (uint64_t ns = 1; ns < 64; ns++) {
+		request.ns = ns;
+		check(syscall(SYS_listmount, &request, own, COUNT(own), 0) < 0,
+		        "mounts of namespace %llu", (unsigned long long)ns);
+	}
+	int fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	/* NS_MNT_GET_NEXT, NS_MNT_GET_PREV */
+	check(ioctl(fd, 0x8010b70b, answer) < 0 && ioctl(fd, 0x8010b70c, answer) < 0,
+	        "the next mount namespace");
+}
+
+/* Pseudo-terminals are the whole machine's to run out of. */
+static void l3_terminals(void)
+{
+	int n = 0;
+
+	while (n < 2000 && open("/dev/ptmx", O_RDWR | O_CLOEXEC | O_NOCTTY) >= 0)
+		n++;
+	check(n >= 64 && n <= 256, "%d terminals", n);
 }
 
 static void l7_time(void)
@@ -1272,7 +1332,8 @@ static const struct {
         {"X11", x11_devices}, {"K1", k1_namespaces}, {"K2", k2_netlink}, {"K3", k3_sockets},
         {"K3-options", k3_options}, {"K4", k4_page_cache}, {"K5", k5_io_uring},
         {"K6", k6_refused_calls}, {"K11", k11_other_abis}, {"L1", l1_terminals}, {"L5", l5_log},
-        {"L6", l6_mounts}, {"L7", l7_time}, {"L15", l15_scheduling}, {"L18", l18_control}};
+        {"L3", l3_terminals}, {"L6", l6_mounts}, {"L6-numbers", l6_numbers}, {"L7", l7_time},
+        {"L15", l15_scheduling}, {"L18", l18_control}};
 
 /* In a process of its own: what it prints is its line. Returns 0 when the attack failed. */
 static int run_case(const char *id, void (*run)(void))

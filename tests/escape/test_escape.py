@@ -21,8 +21,8 @@ sys.path.insert(0, str(HERE.parent / "api"))
 import brigtest  # noqa: E402
 from brigtest import wait_for  # noqa: E402
 
-IDS = """L16 X1 X2 X4 X7 X8 X9 X10 X10-limits X10-signals X10-identity X11 K1 K2 K3 K3-options K4 K5 K6 K11 L1 L5 L6 L7
-L15 L18""".split()
+IDS = """L16 X1 X2 X4 X7 X8 X9 X10 X10-limits X10-signals X10-identity X11 K1 K2 K3 K3-options K4 K5 K6 K11 L1 L5 L3 L6 L6-numbers
+L7 L15 L18""".split()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -353,3 +353,17 @@ def test_the_tree_is_gone_at_the_deadline(server, client, box):
         assert not server.guests("95002") and not server.guests("python3 -")
         assert output_of(client, name, "python3 -c 'import socket; socket.create_server((\"127.0.0.1\", 9000))'; ls /proc |"
                                        " grep -c '^[0-9]'") == "4\n"
+
+
+# ---- of a server whose service manager spares it ----
+
+def test_a_guest_is_not_spared_when_the_server_is():
+    """L9: a negative oom score of the server's is nothing that a guest has, or can get back."""
+    server = brigtest.Server(None)
+    server.prefix = ["choom", "-n", "-500", "--"]
+    with server.running():
+        client = server.client()
+        assert int(output_of(client, "spared", "cat /proc/self/oom_score_adj")) >= 0
+        assert int(output_of(client, "spared", "cat /proc/1/oom_score_adj")) >= 0
+        refused = client.run("spared", "echo -500 > /proc/self/oom_score_adj")
+        assert refused["outcome"]["exit_code"] != 0 and "Permission denied" in refused["stderr"], refused
