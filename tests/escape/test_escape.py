@@ -359,6 +359,8 @@ def test_the_tree_is_gone_at_the_deadline(server, client, box):
 
 def test_a_guest_is_not_spared_when_the_server_is():
     """L9: a negative oom score of the server's is nothing that a guest has, or can get back."""
+    if subprocess.run(["choom", "-n", "-500", "--", "true"], stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("this machine lets nobody set a negative oom score")
     server = brigtest.Server(None)
     server.prefix = ["choom", "-n", "-500", "--"]
     with server.running():
