@@ -264,6 +264,7 @@ static void on_done(struct container_hold *h, const struct init_done *m)
 	        .outcome = (enum init_outcome)m->outcome,
 	        .code = (int)m->code,
 	        .memory = (m->flags & INIT_DONE_MEMORY) != 0,
+	        .unsynced = (m->flags & INIT_DONE_UNSYNCED) != 0,
 	        .started_ns = m->started_ns,
 	        .ended_ns = m->ended_ns,
 	};
@@ -286,6 +287,11 @@ static void on_refused(struct container_hold *h, const struct init_refused *m)
 	if (c == NULL)
 		return;
 	memcpy(step, m->step, sizeof(m->step));
+	if (c->kill_asked && m->errnum == ECANCELED) { /* it was killed while it waited its turn */
+		c->end = (struct command_end){.outcome = INIT_KILLED, .code = SIGKILL};
+		command_finish(c, NULL);
+		return;
+	}
 	if (strcmp(step, "cwd") == 0)
 		error_set(&e, ERR_INVALID, "The working directory cannot be entered: %s.",
 		        strerror((int)m->errnum));

@@ -331,6 +331,11 @@ static void on_end(
 		return;
 	}
 	output_fill(e, err != NULL ? &lost : end);
+	if (err == NULL && end->unsynced) {
+		log_text(LOG_ERROR, "sync_failed", "container %s", e->container);
+		error_set(&e->failed, ERR_UNAVAILABLE,
+		        "The container's files could not be written to disk.");
+	}
 	if (err != NULL) {
 		e->outputs[e->index].reason = STR("init");
 		error_set(&e->failed, ERR_UNAVAILABLE, "The sandbox ended while the command ran.");

@@ -107,6 +107,7 @@ static void on_end(
 	struct turn_run *t = ctx;
 
 	t->run.command = NULL;
+	t->run.unsynced = t->run.unsynced || end->unsynced;
 	if (err != NULL && err->code != ERR_INVALID) {
 		/* init or the supervisor is gone: this command's output so far is its result, the
 		 * rest never ran. */

@@ -42,6 +42,7 @@ struct run {
 	bool paused;     /* the turn wants it */
 	bool stands;     /* the command is paused now */
 	bool timed_out;  /* the turn's time was up: what ends now is a timeout */
+	bool unsynced;   /* a command's files could not be written to disk */
 	struct str *env; /* of the container, NAME=VALUE; in the conversation's arena */
 	size_t n_env;
 };

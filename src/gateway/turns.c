@@ -279,6 +279,9 @@ static void store_done(void *arg)
 	if (t->job_error != NULL) {
 		log_text(LOG_ERROR, "store_failed", "%s", t->job_error->text);
 		ev.text = str_of(t->job_error->text);
+	} else if (t->run.unsynced) {
+		log_text(LOG_ERROR, "sync_failed", "container %s", t->request.container_id);
+		ev.text = STR("they could not be written to disk");
 	}
 	if (!t->done)
 		turn_run_feed(t, &ev);
