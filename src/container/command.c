@@ -300,6 +300,10 @@ static void on_refused(struct container_hold *h, const struct init_refused *m)
 	else if (strcmp(step, "exec") == 0)
 		error_set(&e, ERR_INVALID, "The program cannot be started: %s.",
 		        strerror((int)m->errnum));
+	else if (strcmp(step, "fork") == 0 && (m->errnum == EAGAIN || m->errnum == ENOMEM))
+		error_set(&e, ERR_CAPACITY,
+		        "The container's own processes leave no room for another one (%s).",
+		        m->errnum == EAGAIN ? "limit of processes" : "limit of memory");
 	else if (strcmp(step, "queue") == 0)
 		error_set(&e, ERR_CAPACITY, "too many commands wait in this container");
 	else
