@@ -41,9 +41,10 @@ def escape(tmp_path_factory):
     return base64.b64encode(out.read_bytes()).decode()
 
 
-@pytest.fixture(scope="module")
-def server():
-    server = brigtest.Server(None)
+@pytest.fixture(scope="module", params=["auto", "v1"])
+def server(request):
+    """On the control groups that the machine has, and on version 1 alone."""
+    server = brigtest.Server(None, config={"cgroups": request.param})
     try:
         yield server.start()
         server.stop()
