@@ -414,26 +414,13 @@ static void write_money(struct json_writer *j, const char *key, struct money m)
 	buf_free(&b);
 }
 
-/* Tokens at a price for a million of them. */
-static struct money price_of(uint64_t tokens, struct money per_million)
-{
-	return money_mul(per_million, tokens, 1000000);
-}
-
 static void write_cost(struct ropewriter *w, const struct responses_state *s)
 {
 	const struct api_identity *who = s->who;
-	const struct usage *u = &s->totals->usage;
-	uint64_t cached = u->cached < u->input ? u->cached : u->input;
-	struct money none = {0}, input = none, output = none, model,
-	             tools = s->totals->sandbox_cost;
+	struct money input, output, model, tools = s->totals->sandbox_cost;
 	struct json_writer *j = &w->json;
 
-	if (who->has_price) {
-		input = money_add(price_of(u->input - cached, who->input_price),
-		        price_of(cached, who->cached_price));
-		output = price_of(u->output, who->output_price);
-	}
+	api_price(who, &s->totals->usage, &input, &output);
 	model = money_add(input, output);
 	write_money(j, "cost", money_add(model, tools));
 	jw_kbool(j, "is_byok", false);

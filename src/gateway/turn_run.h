@@ -87,6 +87,8 @@ struct turn_run {
 	struct api_request in;
 };
 
+/* The route's target number up.target serves from now on: its name and prices count. turns.c */
+void turn_run_serve(struct turn_run *t);
 void turn_run_feed(
         struct turn_run *t, struct turn_event *ev); /* sets now_ms, feeds, performs effects */
 

@@ -440,22 +440,41 @@ static void refuse(struct turn_run *t, const struct error *e)
 	turn_run_reap(t);
 }
 
-static void who_fill(struct turn_run *t)
+/* What the target before took is booked at its own prices. */
+static void book_earlier(struct turn_run *t)
 {
-	const struct provider_target *first = &t->route.targets[0];
-	struct buf shown = BUF_INIT(4096);
+	struct turn_totals totals;
+	struct money input, output;
 
-	t->who.created_s = clock_wall_s();
-	t->who.provider = first->config->name;
-	buf_printf(&shown, "%s/%s", first->config->name, first->model);
+	turn_totals(t->turn, clock_mono_ms(), &totals);
+	api_price(&t->who, &totals.usage, &input, &output);
+	t->who.earlier = totals.usage;
+	t->who.earlier_input = input;
+	t->who.earlier_output = output;
+}
+
+void turn_run_serve(struct turn_run *t)
+{
+	const struct provider_target *by = &t->route.targets[t->up.target];
+	struct buf shown = BUF_INIT(4096);
+	bool known = true; /* what all tokens so far cost */
+
+	if (t->turn != NULL) {
+		book_earlier(t);
+		known = t->who.has_price || !t->who.earlier.given;
+	}
+	t->who.has_price = false;
+	t->who.provider = by->config->name;
+	buf_printf(&shown, "%s/%s", by->config->name, by->model);
+	free(t->model_shown);
 	t->model_shown = buf_steal(&shown, NULL);
 	t->who.model = t->model_shown;
-	for (size_t i = 0; i < first->config->n_prices; i++) {
-		const struct config_price *p = &first->config->prices[i];
+	for (size_t i = 0; i < by->config->n_prices; i++) {
+		const struct config_price *p = &by->config->prices[i];
 
-		if (strcmp(p->model, first->model) != 0)
+		if (strcmp(p->model, by->model) != 0)
 			continue;
-		t->who.has_price = true;
+		t->who.has_price = known;
 		t->who.input_price = p->input;
 		t->who.output_price = p->output;
 		t->who.cached_price = p->has_cached ? p->cached : p->input;
@@ -482,7 +501,8 @@ static void turn_begin(struct turn_run *t)
 		refuse(t, &e);
 		return;
 	}
-	who_fill(t);
+	t->who.created_s = clock_wall_s();
+	turn_run_serve(t);
 	q->options.streamed = q->stream;
 	if (!q->stream)
 		q->options.turn_ms = t->g->config->limits.turn_unstreamed_ms;

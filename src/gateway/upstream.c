@@ -136,6 +136,7 @@ static void upstream_failed(struct turn_run *t, const struct error *e)
 		upstream_cancel(t);
 		t->up.call = call;
 		t->up.target = next;
+		turn_run_serve(t);
 		upstream_try(t);
 		return;
 	}
