@@ -89,6 +89,7 @@ void respond_json(struct http_exchange *x, int status, struct buf *body);
 
 void turns_handle(struct request *r, const struct api *api);
 void turns_cancel_all(struct gateway *g);
+void turns_free_all(struct gateway *g); /* those that the loop would have freed; none has a client */
 void upstream_free_links(struct gateway *g); /* the end: after the turns */
 
 /* ---- other handlers ---- */

@@ -74,6 +74,8 @@ struct turn_run {
 	bool done;     /* EFFECT_DONE, or refused before there was a turn */
 	bool storing;  /* the pool works for it: do not free */
 	bool reaping;  /* the loop will free it */
+	bool building; /* the pool reads the conversation, so nothing may change it: */
+	bool cancel_later, timer_later; /* events that came meanwhile */
 	int status;    /* of the answer */
 	const struct error *failure; /* the turn's own, of OUT_END; NULL: none */
 	struct error *job_error;     /* of the work on the pool that has failed */

@@ -19,7 +19,7 @@
 
 #include <stdlib.h>
 
-#define POOL_PARSE (256 * 1024) /* larger bodies are read on the pool */
+#define POOL_PARSE (64 * 1024) /* larger bodies are read on the pool */
 #define PIECE      65536
 #define STEP       262144 /* of a large event, in one step of the loop: also a quick client waits */
 
@@ -67,15 +67,30 @@ static void turn_run_reap(struct turn_run *t)
 {
 	const struct timeval now = {0, 0};
 
-	if (!t->done || t->x != NULL || t->storing || t->reaping)
+	if (!t->done || t->x != NULL || t->storing || t->building || t->reaping)
 		return;
 	t->reaping = true;
 	if (event_base_once(t->g->base, -1, EV_TIMEOUT, on_reap, t, &now) < 0)
 		log_text(LOG_ERROR, "turn_leaked", "no memory to free a turn");
 }
 
+/* While a request is built on the pool only these two can come. */
+static void put_off(struct turn_run *t, enum turn_event_type type)
+{
+	if (type == TURN_CANCEL) {
+		t->cancel_later = true;
+		run_release(t);
+	} else {
+		t->timer_later = true;
+	}
+}
+
 void turn_run_feed(struct turn_run *t, struct turn_event *ev)
 {
+	if (t->building) {
+		put_off(t, ev->type);
+		return;
+	}
 	ev->now_ms = clock_mono_ms();
 	turn_feed(t->turn, ev);
 	turn_pump(t);
@@ -629,4 +644,10 @@ void turns_cancel_all(struct gateway *g)
 		else if (t->turn != NULL && !t->done)
 			feed_plain(t, TURN_CANCEL);
 	}
+}
+
+void turns_free_all(struct gateway *g)
+{
+	while (g->turns != NULL)
+		turn_run_free(g->turns);
 }
