@@ -235,7 +235,7 @@ static bool on_started(struct container_hold *h, const struct init_id *m, const 
 	if (fds == NULL) {
 		/* This process had no room for the pipes. */
 		command_kill(c);
-		error_set(&e, ERR_UNAVAILABLE, "this server has too many files open");
+		error_no_files(&e);
 		command_finish(c, &e);
 		return true;
 	}
@@ -306,6 +306,8 @@ static void on_refused(struct container_hold *h, const struct init_refused *m)
 		        m->errnum == EAGAIN ? "limit of processes" : "limit of memory");
 	else if (strcmp(step, "queue") == 0)
 		error_set(&e, ERR_CAPACITY, "too many commands wait in this container");
+	else if (m->errnum == EMFILE || m->errnum == ENFILE || m->errnum == ETOOMANYREFS)
+		error_no_files(&e);
 	else
 		error_errno(&e, (int)m->errnum, "the command could not be started (%s)", step);
 	command_finish(c, &e);
