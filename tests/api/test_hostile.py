@@ -6,7 +6,7 @@ import signal
 import time
 
 from brigtest import BRIG, KEYS, SHELL, Reader, connect, resident, text_of, wait_for
-from fake_provider import Reply, calls, joined, shell, text
+from fake_provider import REPEAT, Hold, Reply, calls, joined, shell, text
 
 with open(BRIG, "rb") as binary:
     ASAN = b"__asan_init" in binary.read()
@@ -193,3 +193,73 @@ def test_absurd_usage_is_not_counted(client, provider):
                                             "cost": 1e308, "prompt_tokens_details": {"cached_tokens": 2 ** 64}}))
     usage = client.ask(model, tools=[SHELL])["usage"]
     assert usage["input_tokens"] == usage["output_tokens"] == usage["total_tokens"] == 0
+
+
+# ---- large conversations ----
+
+LARGE = [{"role": "user", "content": "x" * 40}] * 60000  # five megabytes
+
+
+def test_the_request_of_a_large_conversation_is_not_built_on_the_loop(server, client, provider):
+    """Reading it was the pool's work, writing it for the upstream stopped the loop for an eighth of a second."""
+    (gateway,) = server.gateways()
+    model = provider.model(calls(shell("echo a")), text("large"))
+    before = loop_seconds(gateway)
+    assert text_of(client.ask(model, LARGE, tools=[SHELL])) == "large"
+    took = loop_seconds(gateway) - before
+    assert len(model.requests[0].messages) == 60000
+    assert model.requests[1].messages[:60000] == model.requests[0].messages
+    if not ASAN:
+        assert took < 0.1, "%.0f ms" % (took * 1000)
+
+
+def test_leaving_while_a_large_request_is_built(server, client, provider):
+    model = provider.model(text("never read"), REPEAT)
+    body = json.dumps({"model": model.name, "input": LARGE}).encode()
+    for i in range(25):
+        sock = connect(server)
+        sock.sendall(bare(server, "POST", "/responses", body))
+        time.sleep(0.01 * i)
+        reset(sock)
+    assert text_of(client.ask(provider.model(text("alive")))) == "alive"
+
+
+def test_a_turn_whose_time_is_up_while_its_request_is_built(make_server, provider):
+    server = make_server(config={"sandbox": False, "limits": {"turn_unstreamed": "1s", "turn": "1s"}}).start()
+    model = provider.model(Reply([Hold()]), REPEAT)
+    answer = server.client().post("/responses", {"model": model.name, "input": LARGE}, timeout=30)
+    assert answer.status == 200 and answer.json["status"] == "incomplete", answer
+
+
+def test_stopping_while_large_requests_are_built(make_server, provider):
+    for delay in (0.05, 0.15, 0.3):
+        server = make_server(config={"grace": "0s", "sandbox": False}).start()
+        model = provider.model(Reply([Hold()]), REPEAT)
+        body = json.dumps({"model": model.name, "input": LARGE}).encode()
+        socks = [connect(server) for _ in range(3)]
+        for sock in socks:
+            sock.sendall(bare(server, "POST", "/responses", body))
+        time.sleep(delay)
+        server.stop()
+        for sock in socks:
+            sock.close()
+
+
+# ---- a process without descriptors ----
+
+def test_a_gateway_without_descriptors_fails_what_needs_one_and_lives(make_server, provider):
+    server = make_server()
+    server.prefix = ["prlimit", "--nofile=230:230"]  # the connections leave room for some channels, not for all
+    server.start()
+    client, before = server.client(), server.gateways()
+    path = "/containers/few/exec"
+    for _ in range(2):
+        streams = [client.open_stream(path, {"commands": ["sleep 0.1; echo done"]}) for _ in range(150)]
+        said = set()
+        for stream in streams:
+            answer = json.loads(stream.body())
+            said.add(answer["error"]["message"] if "error" in answer else answer["output"][0]["stdout"])
+            stream.close()
+        assert "done\n" in said and said <= {"done\n", "this server has too many files open"}, said
+    assert server.gateways() == before, "a gateway was lost"
+    assert client.run("few", "echo alive")["stdout"] == "alive\n"
