@@ -385,7 +385,7 @@ static void on_deleted(void *ctx, const struct container_status *s, const struct
 	struct job *j = ctx;
 	struct error e;
 
-	if (err != NULL && err->code != ERR_UNAVAILABLE) {
+	if (err != NULL) {
 		job_fail(j, err);
 		return;
 	}
@@ -546,7 +546,7 @@ static void read_cpus(struct fields *f, const struct config *c, uint32_t *milli)
 		        "cpus must be a number from 0.05 to %u.%03u, this server's limit.",
 		        c->container.cpu_milli / 1000, c->container.cpu_milli % 1000);
 	else
-		*milli = (uint32_t)(d * 1000);
+		*milli = (uint32_t)(d * 1000 + 0.5);
 }
 
 /* As the vendor's API bounds them, so that a row and a list of rows stay small. */
@@ -660,5 +660,14 @@ void containers_get(struct request *r)
 
 void containers_delete(struct request *r)
 {
+	struct error e;
+
+	/* The row alone must not go: the next container of this name would have the old files. */
+	if (r->g->options->sup_fd < 0) {
+		error_set(&e, ERR_UNAVAILABLE,
+		        "This server runs without sandboxes and cannot remove a container's files.");
+		respond_error(r->x, r->under_v1, &e);
+		return;
+	}
 	job_by_id(r, JOB_DELETE);
 }
