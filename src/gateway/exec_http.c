@@ -323,16 +323,11 @@ static void read_id(struct exec *e, struct fields *f)
 		str_copy(e->id, sizeof(e->id), id);
 }
 
-/* The container's own variables first: the request's win. */
 static void read_env(struct exec *e, struct fields *f, const struct json *env)
 {
-	struct store_container row = {0};
 	struct error err;
 
-	e->env = mem_array(json_count(env) + STORE_ENV_MAX, sizeof(*e->env));
-	if (container_row_get(e->g, e->key, str_of(e->container), &row))
-		e->n_env = container_env(&row, e->memory, e->env);
-	store_container_clear(&row);
+	e->env = mem_array(json_count(env) + 1, sizeof(*e->env));
 	if (env_read(env, e->memory, e->env, &e->n_env, &err) < 0)
 		fields_fail(f, "env", "%s", err.text);
 }

@@ -33,6 +33,7 @@ struct upstream {
 struct run {
 	struct container_hold *hold; /* for the whole turn */
 	bool claiming;
+	unsigned reading;       /* reads of the container's row that are under way */
 	bool started_container; /* the hold made or woke it */
 	struct item *call;      /* NULL: no call is under way */
 	struct command *command;
@@ -76,11 +77,11 @@ struct turn_run {
 	bool reaping;  /* the loop will free it */
 	bool building; /* the pool reads the conversation, so nothing may change it: */
 	bool cancel_later, timer_later; /* events that came meanwhile */
-	int status;    /* of the answer */
-	const struct error *failure; /* the turn's own, of OUT_END; NULL: none */
-	struct error *job_error;     /* of the work on the pool that has failed */
+	int status;                     /* of the answer */
+	const struct error *failure;    /* the turn's own, of OUT_END; NULL: none */
+	struct error *job_error;        /* of the work on the pool that has failed */
 	struct event *timer, *keepalive;
-	struct event *more; /* NULL until needed: goes on with a large event in the next step */
+	struct event *more;   /* NULL until needed: goes on with a large event in the next step */
 	uint64_t timer_at_ms; /* when the turn wants to be told */
 	char *model_shown;
 	/* Parsing, perhaps on the pool. */
@@ -91,6 +92,8 @@ struct turn_run {
 
 /* The route's target number up.target serves from now on: its name and prices count. turns.c */
 void turn_run_serve(struct turn_run *t);
+/* Frees it, from the loop, where nobody needs it any more. turns.c */
+void turn_run_reap(struct turn_run *t);
 void turn_run_feed(
         struct turn_run *t, struct turn_event *ev); /* sets now_ms, feeds, performs effects */
 

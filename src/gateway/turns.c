@@ -63,11 +63,12 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
 }
 
 /* When both the turn and the client are through with it. */
-static void turn_run_reap(struct turn_run *t)
+void turn_run_reap(struct turn_run *t)
 {
 	const struct timeval now = {0, 0};
 
-	if (!t->done || t->x != NULL || t->storing || t->building || t->reaping)
+	if (!t->done || t->x != NULL || t->storing || t->building || t->reaping ||
+	        t->run.reading > 0)
 		return;
 	t->reaping = true;
 	if (event_base_once(t->g->base, -1, EV_TIMEOUT, on_reap, t, &now) < 0)
@@ -281,7 +282,7 @@ static void store_work(void *arg)
 	struct turn_run *t = arg;
 	struct error e;
 
-	if (container_touch(t->g, t->key, str_of(t->request.container_id), &e) < 0)
+	if (row_touch(t->g, t->key, str_of(t->request.container_id), &e) < 0)
 		t->job_error = error_copy(&e);
 }
 
