@@ -130,15 +130,7 @@ void responses_write_output(struct ropewriter *w, const struct command_output *o
 	ropewriter_kstr(w, "stdout", o->out);
 	ropewriter_kstr(w, "stderr", o->err);
 	jw_key(j, "outcome");
-	jw_object(j);
-	jw_kcstr(j, "type", o->outcome == OUTCOME_EXIT ? "exit" : "timeout");
-	if (o->outcome == OUTCOME_EXIT)
-		jw_ki64(j, "exit_code", o->exit_code);
-	if (o->signal.p)
-		jw_kstr(j, "signal", o->signal);
-	if (o->reason.p)
-		jw_kstr(j, "reason", o->reason);
-	jw_end(j);
+	tool_write_outcome(j, o);
 	if (o->out_truncated)
 		write_length(w, "stdout_truncated", "stdout_length", o->out_chars);
 	if (o->err_truncated)

@@ -83,7 +83,6 @@ void exec_on_output(struct exec *e, bool is_stderr, const void *data, size_t n);
 void exec_on_command_done(struct exec *e);
 void exec_on_done(struct exec *e);
 void exec_on_rings(struct exec *e); /* there is more for those who wait */
-void exec_outcome_write(struct json_writer *w, const struct command_output *o);
 void exec_base64_write(struct json_writer *w, const char *key, struct str s);
 
 /* exec_answer.c: each answers x, which has no other owner from then on. */

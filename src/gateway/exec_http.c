@@ -8,6 +8,7 @@
  */
 #include "gateway/exec.h"
 
+#include "base/base64.h"
 #include "base/id.h"
 #include "base/utf8.h"
 #include "gateway/fields.h"
@@ -20,34 +21,11 @@
 
 /* ---- writing ---- */
 
-void exec_outcome_write(struct json_writer *w, const struct command_output *o)
-{
-	jw_object(w);
-	jw_kcstr(w, "type", o->outcome == OUTCOME_EXIT ? "exit" : "timeout");
-	if (o->outcome == OUTCOME_EXIT)
-		jw_ki64(w, "exit_code", o->exit_code);
-	if (o->signal.n > 0)
-		jw_kstr(w, "signal", o->signal);
-	if (o->reason.n > 0)
-		jw_kstr(w, "reason", o->reason);
-	jw_end(w);
-}
-
 void exec_base64_write(struct json_writer *w, const char *key, struct str s)
 {
-	static const char set[] =
-	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	_cleanup_buf_ struct buf b = BUF_INIT(s.n * 2 + 16);
-	const uint8_t *p = (const uint8_t *)s.p;
 
-	for (size_t i = 0; i < s.n; i += 3) {
-		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < s.n ? (uint32_t)p[i + 1] << 8 : 0) |
-		             (i + 2 < s.n ? p[i + 2] : 0);
-		char q[4] = {set[v >> 18], set[v >> 12 & 63], i + 1 < s.n ? set[v >> 6 & 63] : '=',
-		        i + 2 < s.n ? set[v & 63] : '='};
-
-		buf_append(&b, q, 4);
-	}
+	base64_append(&b, s.p, s.n);
 	jw_kstr(w, key, (struct str){b.data, b.len});
 }
 
@@ -159,7 +137,7 @@ void exec_on_command_done(struct exec *e)
 	event_open(&w, &b, "exec.command_done");
 	jw_ki64(&w, "command", e->is_argv ? 0 : (int64_t)e->index);
 	jw_key(&w, "outcome");
-	exec_outcome_write(&w, o);
+	tool_write_outcome(&w, o);
 	send_event(e, &w, &b, "exec.command_done");
 }
 
