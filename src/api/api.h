@@ -48,7 +48,13 @@ struct api_identity {
 	const char *model;    /* "provider/model" that serves, as the response shows it */
 	struct money input_price, output_price, cached_price; /* for a million tokens; all zero where unknown */
 	bool has_price;
+	/* What earlier targets of the route took, before this one had to step in: their tokens, and what they cost. */
+	struct usage earlier;
+	struct money earlier_input, earlier_output;
 };
+
+/* What tokens cost at who's prices, beyond who->earlier and with what that cost. */
+void api_price(const struct api_identity *who, const struct usage *u, struct money *ret_input, struct money *ret_output);
 
 enum api_carrier { API_WHOLE, API_SSE, API_WEBSOCKET };
 

@@ -130,15 +130,7 @@ void responses_write_output(struct ropewriter *w, const struct command_output *o
 	ropewriter_kstr(w, "stdout", o->out);
 	ropewriter_kstr(w, "stderr", o->err);
 	jw_key(j, "outcome");
-	jw_object(j);
-	jw_kcstr(j, "type", o->outcome == OUTCOME_EXIT ? "exit" : "timeout");
-	if (o->outcome == OUTCOME_EXIT)
-		jw_ki64(j, "exit_code", o->exit_code);
-	if (o->signal.p)
-		jw_kstr(j, "signal", o->signal);
-	if (o->reason.p)
-		jw_kstr(j, "reason", o->reason);
-	jw_end(j);
+	tool_write_outcome(j, o);
 	if (o->out_truncated)
 		write_length(w, "stdout_truncated", "stdout_length", o->out_chars);
 	if (o->err_truncated)
@@ -414,26 +406,13 @@ static void write_money(struct json_writer *j, const char *key, struct money m)
 	buf_free(&b);
 }
 
-/* Tokens at a price for a million of them. */
-static struct money price_of(uint64_t tokens, struct money per_million)
-{
-	return money_mul(per_million, tokens, 1000000);
-}
-
 static void write_cost(struct ropewriter *w, const struct responses_state *s)
 {
 	const struct api_identity *who = s->who;
-	const struct usage *u = &s->totals->usage;
-	uint64_t cached = u->cached < u->input ? u->cached : u->input;
-	struct money none = {0}, input = none, output = none, model,
-	             tools = s->totals->sandbox_cost;
+	struct money input, output, model, tools = s->totals->sandbox_cost;
 	struct json_writer *j = &w->json;
 
-	if (who->has_price) {
-		input = money_add(price_of(u->input - cached, who->input_price),
-		        price_of(cached, who->cached_price));
-		output = price_of(u->output, who->output_price);
-	}
+	api_price(who, &s->totals->usage, &input, &output);
 	model = money_add(input, output);
 	write_money(j, "cost", money_add(model, tools));
 	jw_kbool(j, "is_byok", false);

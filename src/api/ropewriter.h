@@ -1,7 +1,8 @@
 /*
  * A JSON writer into a rope: small pieces are gathered as literals, large strings are borrowed and
  * escaped when the rope is pulled. What stays small never touches the rope: it is in `text` when
- * the value is done. Errors stick (ropewriter_error).
+ * the value is done. Errors stick; ropewriter_pull() gives
+ * them.
  */
 #ifndef BRIG_API_ROPEWRITER_H
 #define BRIG_API_ROPEWRITER_H

@@ -84,6 +84,17 @@ bool str_to_u64(struct str s, uint64_t *ret)
 	return true;
 }
 
+int str_hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
 void str_format(char *dst, size_t size, const char *fmt, ...)
 {
 	va_list ap;

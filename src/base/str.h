@@ -33,6 +33,7 @@ bool str_in_set(struct str s, const char *set); /* non-empty, and every byte is 
 struct str str_trim(struct str s);              /* space and tab at both ends */
 /* Whole string, decimal digits only, no sign, no overflow. */
 bool str_to_u64(struct str s, uint64_t *ret);
+int str_hex_digit(char c); /* 0 … 15; -1: none */
 /* snprintf that aborts (BUG) instead of cutting: for texts whose size we know. */
 void str_format(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Copies as much as fits, cut at a UTF-8 character boundary, always terminated. Returns true if all

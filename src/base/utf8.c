@@ -46,8 +46,8 @@ static size_t utf8_step(const char *text, size_t n, enum char_state *ret_state)
 	return len;
 }
 
-/* How many ASCII bytes p begins with, eight at a time. */
-static size_t ascii_run(const char *p, size_t n)
+/* Eight at a time. */
+size_t utf8_ascii_run(const char *p, size_t n)
 {
 	size_t i = 0;
 	uint64_t word;
@@ -89,7 +89,7 @@ bool utf8_valid(const char *p, size_t n)
 	size_t i = 0, len;
 
 	while (i < n) {
-		i += ascii_run(p + i, n - i);
+		i += utf8_ascii_run(p + i, n - i);
 		if (i == n)
 			break;
 		len = utf8_char_len(p + i, n - i);
@@ -106,7 +106,7 @@ size_t utf8_count(const char *p, size_t n)
 	size_t i = 0, run, count = 0;
 
 	while (i < n) {
-		run = ascii_run(p + i, n - i);
+		run = utf8_ascii_run(p + i, n - i);
 		i += run;
 		count += run;
 		if (i == n)
@@ -124,7 +124,7 @@ int utf8_append_valid(struct buf *out, const char *p, size_t n)
 	int r;
 
 	while (i < n) {
-		i += ascii_run(p + i, n - i);
+		i += utf8_ascii_run(p + i, n - i);
 		if (i == n)
 			break;
 		len = utf8_step(p + i, n - i, &state);

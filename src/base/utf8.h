@@ -14,6 +14,7 @@ size_t utf8_char_len(const char *p, size_t n);
  * valid. */
 size_t utf8_subpart_len(const char *p, size_t n);
 bool utf8_valid(const char *p, size_t n);
+size_t utf8_ascii_run(const char *p, size_t n); /* how many ASCII bytes p begins with */
 size_t utf8_count(const char *p, size_t n); /* an invalid maximal subpart counts as one character */
 /* Appends p with each invalid maximal subpart (Unicode 3.9, as WHATWG decodes) replaced by U+FFFD.
  */

@@ -131,6 +131,12 @@ static void hold_free(struct container_hold *h)
 
 /* ---- errors ---- */
 
+void error_no_files(struct error *e)
+{
+	error_set(e, ERR_UNAVAILABLE, "this server has too many files open");
+	e->retry_after_ms = 5000;
+}
+
 static void error_from_failed(const struct sup_failed *f, struct error *e)
 {
 	switch ((enum sup_error)f->why) {
@@ -171,6 +177,10 @@ static void error_from_failed(const struct sup_failed *f, struct error *e)
 		return;
 	case SUP_E_SYSTEM:
 		break;
+	}
+	if (f->errnum == EMFILE || f->errnum == ENFILE || f->errnum == ETOOMANYREFS) {
+		error_no_files(e);
+		return;
 	}
 	error_errno(e, (int)f->errnum, "the sandbox could not be started: %.63s", f->step);
 	e->code = ERR_IO;
@@ -250,8 +260,7 @@ static void on_claimed(struct container_client *c, const struct sup_claimed *m, 
 	c->n_slow--;
 	if (channel < 0) {
 		send_release(c, m->hold);
-		error_set(&e, ERR_UNAVAILABLE, "this server has too many files open");
-		e.retry_after_ms = 5000;
+		error_no_files(&e);
 		claim_failed(h, &e);
 		return;
 	}

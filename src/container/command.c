@@ -235,7 +235,7 @@ static bool on_started(struct container_hold *h, const struct init_id *m, const 
 	if (fds == NULL) {
 		/* This process had no room for the pipes. */
 		command_kill(c);
-		error_set(&e, ERR_UNAVAILABLE, "this server has too many files open");
+		error_no_files(&e);
 		command_finish(c, &e);
 		return true;
 	}
@@ -264,6 +264,7 @@ static void on_done(struct container_hold *h, const struct init_done *m)
 	        .outcome = (enum init_outcome)m->outcome,
 	        .code = (int)m->code,
 	        .memory = (m->flags & INIT_DONE_MEMORY) != 0,
+	        .unsynced = (m->flags & INIT_DONE_UNSYNCED) != 0,
 	        .started_ns = m->started_ns,
 	        .ended_ns = m->ended_ns,
 	};
@@ -286,6 +287,11 @@ static void on_refused(struct container_hold *h, const struct init_refused *m)
 	if (c == NULL)
 		return;
 	memcpy(step, m->step, sizeof(m->step));
+	if (c->kill_asked && m->errnum == ECANCELED) { /* it was killed while it waited its turn */
+		c->end = (struct command_end){.outcome = INIT_KILLED, .code = SIGKILL};
+		command_finish(c, NULL);
+		return;
+	}
 	if (strcmp(step, "cwd") == 0)
 		error_set(&e, ERR_INVALID, "The working directory cannot be entered: %s.",
 		        strerror((int)m->errnum));
@@ -294,8 +300,14 @@ static void on_refused(struct container_hold *h, const struct init_refused *m)
 	else if (strcmp(step, "exec") == 0)
 		error_set(&e, ERR_INVALID, "The program cannot be started: %s.",
 		        strerror((int)m->errnum));
+	else if (strcmp(step, "fork") == 0 && (m->errnum == EAGAIN || m->errnum == ENOMEM))
+		error_set(&e, ERR_CAPACITY,
+		        "The container's own processes leave no room for another one (%s).",
+		        m->errnum == EAGAIN ? "limit of processes" : "limit of memory");
 	else if (strcmp(step, "queue") == 0)
 		error_set(&e, ERR_CAPACITY, "too many commands wait in this container");
+	else if (m->errnum == EMFILE || m->errnum == ENFILE || m->errnum == ETOOMANYREFS)
+		error_no_files(&e);
 	else
 		error_errno(&e, (int)m->errnum, "the command could not be started (%s)", step);
 	command_finish(c, &e);

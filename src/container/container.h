@@ -84,8 +84,9 @@ struct command_options {
 
 struct command_end {
 	enum init_outcome outcome;
-	int code;    /* exit code or signal */
-	bool memory; /* killed for memory */
+	int code;      /* exit code or signal */
+	bool memory;   /* killed for memory */
+	bool unsynced; /* it was to be durable, and writing home to disk failed */
 	uint64_t started_ns, ended_ns;
 };
 

@@ -50,6 +50,9 @@ struct container_hold {
 	bool *freed; /* set to true when the hold goes: a callback may release it under our feet */
 };
 
+/* client.c: this process, the supervisor or init has as many descriptors as it may. */
+void error_no_files(struct error *e);
+
 /* command.c */
 void hold_channel_ready(struct container_hold *h); /* the channel may be read */
 void hold_channel_broken(struct container_hold *h);

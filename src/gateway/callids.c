@@ -10,6 +10,7 @@
 
 #define KEEP_MS  ((int64_t)30 * 24 * 3600 * 1000)
 #define MAX_IDS  4096 /* looked up for one request */
+#define FORGET   16   /* expired rows that go for each new one, so that there never are many */
 #define HASH_LEN 32
 
 static bool is_hashed(const struct item *it, struct str *ret_hash)
@@ -35,9 +36,11 @@ static void put_work(void *arg)
 	struct put_job *j = arg;
 	const struct store_scope scope = {str_of(j->key->account), str_of(j->key->workspace)};
 	const struct store_call_id id = {str_of(j->hash), str_of(j->upstream_id)};
+	const int64_t now = clock_wall_ms();
 	struct error err;
 
-	if (store_call_ids_put(j->g->store, &scope, &id, 1, clock_wall_ms() + KEEP_MS, &err) < 0)
+	if (store_call_ids_put(j->g->store, &scope, &id, 1, now + KEEP_MS, &err) < 0 ||
+	        store_call_ids_expire(j->g->store, now, FORGET, &err) < 0)
 		log_text(LOG_ERROR, "store_failed", "%s", err.text);
 }
 

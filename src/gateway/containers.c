@@ -3,8 +3,7 @@
  * spec/openai.md 4.1 with our fields).
  *
  * The store's row says that a container exists and with which limits it becomes live; the
- * supervisor says what it is doing. Rows are written on the pool. They are read on the loop through
- * a handle of its own, which never waits for a writer.
+ * supervisor says what it is doing.
  */
 #include "gateway/internal.h"
 
@@ -16,109 +15,10 @@
 
 #define LIST_MAX 100
 
-static struct store_scope scope_of(const struct config_key *key)
-{
-	return (struct store_scope){str_of(key->account), str_of(key->workspace)};
-}
-
-/* ---- rows ---- */
-
-bool container_row_get(
-        struct gateway *g, const struct config_key *key, struct str id, struct store_container *ret)
-{
-	struct store_scope scope = scope_of(key);
-	struct error err;
-	int r = store_container_get(g->reader, &scope, id, ret, &err);
-
-	if (r < 0 && r != -ERR_NOT_FOUND)
-		log_text(LOG_ERROR, "store_failed", "%s", err.text);
-	return r == 0;
-}
-
-static void row_default(const struct gateway *g, struct str id, struct store_container *row)
-{
-	const struct config_container *c = &g->config->container;
-
-	*row = (struct store_container){.memory_mib = c->memory_mib, .cpu_milli = c->cpu_milli};
-	str_copy(row->id, sizeof(row->id), id);
-	str_copy(row->name, sizeof(row->name), id);
-	str_copy(row->image, sizeof(row->image), str_of(c->image));
-	row->created_ms = row->last_used_ms = clock_wall_ms();
-}
-
-int container_spec_fill(struct gateway *g, const struct config_key *key, struct str id,
-        struct container_spec *spec, struct store_container *ret_row)
-{
-	const struct config_container *c = &g->config->container;
-	struct store_container row;
-	bool found = container_row_get(g, key, id, &row);
-
-	if (!found)
-		row_default(g, id, &row);
-	*spec = (struct container_spec){
-	        .memory_mib = row.memory_mib,
-	        .cpu_milli = row.cpu_milli,
-	        .processes = c->processes,
-	        .workspace_live = g->config->limits.workspace_live,
-	        .wait_ms = (uint32_t)g->config->limits.capacity_wait_ms,
-	};
-	container_key(str_of(key->account), str_of(key->workspace), id, spec->key, spec->workspace);
-	container_hostname(id, spec->hostname);
-	if (ret_row != NULL)
-		*ret_row = row;
-	else
-		store_container_clear(&row);
-	return found;
-}
-
-/* ---- environments ---- */
-
-static bool env_name_good(struct str name)
-{
-	return name.n > 0 && name.n <= 256 && !(name.p[0] >= '0' && name.p[0] <= '9') &&
-	       str_in_set(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
-}
-
-int env_read(
-        const struct json *env, struct arena *a, struct str *vars, size_t *n, struct error *err)
-{
-	for (const struct json *v = json_first(env); v != NULL; v = json_next(v)) {
-		struct str name = json_key(v), value = json_str(v);
-		char *text;
-
-		if (!env_name_good(name))
-			return error_param(err, ERR_INVALID, "env",
-			        "A variable's name must be letters, digits and _ and not begin "
-			        "with a digit.");
-		if (value.n > 0 && memchr(value.p, 0, value.n) != NULL)
-			return error_param(
-			        err, ERR_INVALID, "env", "A variable's value holds a NUL.");
-		text = arena_alloc(a, name.n + 1 + value.n + 1);
-		if (text == NULL)
-			return error_param(err, ERR_INVALID, "env", "The variables are too large.");
-		memcpy(text, name.p, name.n);
-		text[name.n] = '=';
-		memcpy(text + name.n + 1, value.p, value.n);
-		vars[(*n)++] = (struct str){text, name.n + 1 + value.n};
-	}
-	return 0;
-}
-
-size_t container_env(const struct store_container *row, struct arena *a, struct str *vars)
-{
-	_cleanup_json_ struct json_doc *doc = NULL;
-	size_t n = 0;
-
-	/* What was checked when the row was made. */
-	if (row->env != NULL && json_parse(str_of(row->env), (size_t)16 << 20, &doc, NULL) == 0)
-		env_read(json_root(doc), a, vars, &n, NULL);
-	return n;
-}
-
 /* Refuses an environment when a container is made rather than at every command. */
 static void check_env(struct fields *f, const struct json *env)
 {
-	struct str vars[STORE_ENV_MAX];
+	struct str vars[ENV_ROW_MAX];
 	struct arena *a = arena_new((size_t)1 << 20);
 	struct error err;
 	size_t n = 0;
@@ -126,18 +26,6 @@ static void check_env(struct fields *f, const struct json *env)
 	if (env != NULL && env_read(env, a, vars, &n, &err) < 0)
 		fields_fail(f, "env", "%s", err.text);
 	arena_free(a);
-}
-
-int container_touch(
-        struct gateway *g, const struct config_key *key, struct str id, struct error *err)
-{
-	struct store_scope scope = scope_of(key);
-	struct store_container fresh;
-	int r;
-
-	row_default(g, id, &fresh);
-	r = store_container_touch(g->store, &scope, id, clock_wall_ms(), &fresh, err);
-	return r < 0 ? r : 0;
 }
 
 /* ---- the object ---- */
@@ -256,7 +144,7 @@ static void job_answer(struct job *j, struct buf *body)
 
 static int create_row(struct job *j)
 {
-	struct store_scope scope = scope_of(j->key);
+	struct store_scope scope = row_scope(j->key);
 	struct store_container got = {0};
 	int r = store_container_create(j->g->store, &scope, &j->row, &got, &j->err);
 
@@ -278,7 +166,7 @@ static int create_row(struct job *j)
 static void job_work(void *arg)
 {
 	struct job *j = arg;
-	struct store_scope scope = scope_of(j->key);
+	struct store_scope scope = row_scope(j->key);
 	struct str id = str_of(j->row.id);
 
 	switch (j->op) {
@@ -385,7 +273,7 @@ static void on_deleted(void *ctx, const struct container_status *s, const struct
 	struct job *j = ctx;
 	struct error e;
 
-	if (err != NULL && err->code != ERR_UNAVAILABLE) {
+	if (err != NULL) {
 		job_fail(j, err);
 		return;
 	}
@@ -546,7 +434,7 @@ static void read_cpus(struct fields *f, const struct config *c, uint32_t *milli)
 		        "cpus must be a number from 0.05 to %u.%03u, this server's limit.",
 		        c->container.cpu_milli / 1000, c->container.cpu_milli % 1000);
 	else
-		*milli = (uint32_t)(d * 1000);
+		*milli = (uint32_t)(d * 1000 + 0.5);
 }
 
 /* As the vendor's API bounds them, so that a row and a list of rows stay small. */
@@ -580,7 +468,7 @@ static void create_from(struct request *r, struct fields *f)
 	fields_str(f, "image", 64, &image);
 	if (image.p != NULL && !str_is(image, c->container.image))
 		fields_fail(f, "image", "There is no such image on this server.");
-	const struct json *env = fields_map(f, "env", STORE_ENV_MAX);
+	const struct json *env = fields_map(f, "env", ENV_ROW_MAX);
 
 	check_env(f, env);
 	j->row.env = raw_copy(env);
@@ -660,5 +548,15 @@ void containers_get(struct request *r)
 
 void containers_delete(struct request *r)
 {
+	struct error e;
+
+	/* The row alone must not go: the next container of this name would have the old files. */
+	if (r->g->options->sup_fd < 0) {
+		error_set(&e, ERR_UNAVAILABLE,
+		        "This server runs without sandboxes and cannot remove a container's "
+		        "files.");
+		respond_error(r->x, r->under_v1, &e);
+		return;
+	}
 	job_by_id(r, JOB_DELETE);
 }

@@ -16,62 +16,6 @@
 
 static void exec_next(struct exec *e);
 
-/* ---- rings ---- */
-
-void ring_write(struct ring *r, const char *data, size_t n)
-{
-	if (n > EXEC_RING) {
-		r->end += n - EXEC_RING;
-		data += n - EXEC_RING;
-		n = EXEC_RING;
-	}
-	if (r->cap < EXEC_RING && r->end + n > r->cap) {
-		/* Until it is full the ring is a plain buffer: growing keeps every byte at its
-		 * place. */
-		size_t cap = r->cap == 0 ? 4096 : r->cap;
-
-		while (cap < EXEC_RING && cap < r->end + n)
-			cap *= 2;
-		char *bytes = mem_alloc(cap);
-
-		if (r->bytes != NULL)
-			memcpy(bytes, r->bytes, r->cap);
-		free(r->bytes);
-		r->bytes = bytes;
-		r->cap = cap;
-	}
-	while (n > 0) {
-		size_t at = r->end % r->cap, room = r->cap - at, piece = n < room ? n : room;
-
-		memcpy(r->bytes + at, data, piece);
-		r->end += piece;
-		data += piece;
-		n -= piece;
-	}
-}
-
-/* From *offset (moved to the first byte that is still there), at most max bytes. */
-void ring_read(const struct ring *r, uint64_t *offset, struct buf *out, size_t max)
-{
-	uint64_t first = r->end > r->cap ? r->end - r->cap : 0;
-	uint64_t at;
-	size_t n;
-
-	if (*offset < first)
-		*offset = first;
-	if (*offset > r->end)
-		*offset = r->end;
-	at = *offset;
-	n = r->end - at < max ? (size_t)(r->end - at) : max;
-	while (n > 0) {
-		size_t place = at % r->cap, room = r->cap - place, piece = n < room ? n : room;
-
-		buf_append(out, r->bytes + place, piece);
-		at += piece;
-		n -= piece;
-	}
-}
-
 /* ---- finding and freeing ---- */
 
 struct exec *exec_find(
@@ -331,6 +275,11 @@ static void on_end(
 		return;
 	}
 	output_fill(e, err != NULL ? &lost : end);
+	if (err == NULL && end->unsynced) {
+		log_text(LOG_ERROR, "sync_failed", "container %s", e->container);
+		error_set(&e->failed, ERR_UNAVAILABLE,
+		        "The container's files could not be written to disk.");
+	}
 	if (err != NULL) {
 		e->outputs[e->index].reason = STR("init");
 		error_set(&e->failed, ERR_UNAVAILABLE, "The sandbox ended while the command ran.");
@@ -390,27 +339,45 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 		exec_next(e);
 }
 
-static void touch_work(void *arg)
+/* The container's own variables first: the request's win. */
+static void add_env(struct exec *e, const struct store_container *row)
 {
-	struct container_touch_job *j = arg;
-	struct error err;
+	struct str *all = mem_array(ENV_ROW_MAX + e->n_env, sizeof(*all));
+	size_t n = env_of_row(row, e->memory, all);
 
-	if (container_touch(j->g, j->key, str_of(j->container), &err) < 0)
-		log_text(LOG_ERROR, "store_failed", "%s", err.text);
+	if (e->n_env > 0)
+		memcpy(all + n, e->env, e->n_env * sizeof(*all));
+	free(e->env);
+	e->env = all;
+	e->n_env += n;
+}
+
+static void on_row(void *ctx, const struct store_container *row, const struct error *err)
+{
+	struct exec *e = ctx;
+	struct container_spec spec;
+
+	if (!e->done && err != NULL) {
+		e->failed = *err;
+		exec_ended(e);
+	} else if (!e->done) {
+		add_env(e, row);
+		row_spec(e->g, e->key, row, &spec);
+		e->hold = container_claim(e->g->containers, &spec, on_claimed, e);
+	}
+	exec_unhold(e);
 }
 
 void exec_begin(struct exec *e)
 {
-	struct container_touch_job *j = mem_alloc(sizeof(*j));
-	struct container_spec spec;
-
-	/* The row that lists the container; the files do not depend on it. */
-	*j = (struct container_touch_job){e->g, e->key, ""};
-	str_copy(j->container, sizeof(j->container), str_of(e->container));
-	if (!pool_run(e->g->pool, touch_work, free, j))
-		free(j);
 	e->output_left = TOTAL_OUTPUT;
 	e->outputs = mem_array(e->n_commands, sizeof(*e->outputs));
-	container_spec_fill(e->g, e->key, str_of(e->container), &spec, NULL);
-	e->hold = container_claim(e->g->containers, &spec, on_claimed, e);
+	/* The row that lists the container; the files do not depend on it. */
+	row_touch_later(e->g, e->key, str_of(e->container));
+	if (row_read(e->g, e->key, str_of(e->container), on_row, exec_hold(e)))
+		return;
+	error_set(&e->failed, ERR_UNAVAILABLE, "The server has too much to do.");
+	e->failed.retry_after_ms = 1000;
+	exec_ended(e);
+	exec_unhold(e);
 }

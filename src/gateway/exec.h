@@ -13,22 +13,15 @@
 #define BRIG_GATEWAY_EXEC_H
 
 #include "gateway/internal.h"
+#include "gateway/ring.h"
 #include "json/json.h"
 #include "tool/tool.h"
 
-#define EXEC_RING     1048576
 #define EXEC_KEEP_MS  600000 /* how long an ended exec can still be asked for */
 #define EXEC_MAX_KEPT 256    /* ended ones with rings, in one gateway */
 /* All of one gateway together: what they were given to run and what they keep of its output. */
 #define EXEC_MAX_BYTES   ((size_t)512 << 20)
 #define EXEC_MAX_RUNNING 4096
-
-/* The newest EXEC_RING bytes of a stream. `end` counts all bytes there ever were. */
-struct ring {
-	char *bytes; /* grows up to EXEC_RING */
-	size_t cap;
-	uint64_t end;
-};
 
 struct exec_waiter;
 
@@ -83,8 +76,6 @@ void exec_destroy(struct exec *e);      /* at once, in any state */
 struct exec *exec_hold(struct exec *e); /* it stays in memory until as many exec_unhold() */
 void exec_unhold(struct exec *e);
 void exec_let_go(struct exec *e); /* the exchange has gone: an exec that is not detached ends */
-void ring_write(struct ring *r, const char *data, size_t n);
-void ring_read(const struct ring *r, uint64_t *offset, struct buf *out, size_t max);
 
 /* exec_http.c: called by exec.c when something happened */
 void exec_on_started(struct exec *e);
@@ -92,7 +83,6 @@ void exec_on_output(struct exec *e, bool is_stderr, const void *data, size_t n);
 void exec_on_command_done(struct exec *e);
 void exec_on_done(struct exec *e);
 void exec_on_rings(struct exec *e); /* there is more for those who wait */
-void exec_outcome_write(struct json_writer *w, const struct command_output *o);
 void exec_base64_write(struct json_writer *w, const char *key, struct str s);
 
 /* exec_answer.c: each answers x, which has no other owner from then on. */

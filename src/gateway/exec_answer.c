@@ -35,7 +35,7 @@ static void output_write(struct ropewriter *w, const struct command_output *o)
 	ropewriter_kstr(w, "stdout", o->out);
 	ropewriter_kstr(w, "stderr", o->err);
 	jw_key(j, "outcome");
-	exec_outcome_write(j, o);
+	tool_write_outcome(j, o);
 	if (o->out_truncated) {
 		jw_kbool(j, "stdout_truncated", true);
 		jw_ki64(j, "stdout_length", (int64_t)o->out_chars);

@@ -8,6 +8,7 @@
  */
 #include "gateway/exec.h"
 
+#include "base/base64.h"
 #include "base/id.h"
 #include "base/utf8.h"
 #include "gateway/fields.h"
@@ -20,34 +21,11 @@
 
 /* ---- writing ---- */
 
-void exec_outcome_write(struct json_writer *w, const struct command_output *o)
-{
-	jw_object(w);
-	jw_kcstr(w, "type", o->outcome == OUTCOME_EXIT ? "exit" : "timeout");
-	if (o->outcome == OUTCOME_EXIT)
-		jw_ki64(w, "exit_code", o->exit_code);
-	if (o->signal.n > 0)
-		jw_kstr(w, "signal", o->signal);
-	if (o->reason.n > 0)
-		jw_kstr(w, "reason", o->reason);
-	jw_end(w);
-}
-
 void exec_base64_write(struct json_writer *w, const char *key, struct str s)
 {
-	static const char set[] =
-	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	_cleanup_buf_ struct buf b = BUF_INIT(s.n * 2 + 16);
-	const uint8_t *p = (const uint8_t *)s.p;
 
-	for (size_t i = 0; i < s.n; i += 3) {
-		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < s.n ? (uint32_t)p[i + 1] << 8 : 0) |
-		             (i + 2 < s.n ? p[i + 2] : 0);
-		char q[4] = {set[v >> 18], set[v >> 12 & 63], i + 1 < s.n ? set[v >> 6 & 63] : '=',
-		        i + 2 < s.n ? set[v & 63] : '='};
-
-		buf_append(&b, q, 4);
-	}
+	base64_append(&b, s.p, s.n);
 	jw_kstr(w, key, (struct str){b.data, b.len});
 }
 
@@ -159,7 +137,7 @@ void exec_on_command_done(struct exec *e)
 	event_open(&w, &b, "exec.command_done");
 	jw_ki64(&w, "command", e->is_argv ? 0 : (int64_t)e->index);
 	jw_key(&w, "outcome");
-	exec_outcome_write(&w, o);
+	tool_write_outcome(&w, o);
 	send_event(e, &w, &b, "exec.command_done");
 }
 
@@ -323,16 +301,11 @@ static void read_id(struct exec *e, struct fields *f)
 		str_copy(e->id, sizeof(e->id), id);
 }
 
-/* The container's own variables first: the request's win. */
 static void read_env(struct exec *e, struct fields *f, const struct json *env)
 {
-	struct store_container row = {0};
 	struct error err;
 
-	e->env = mem_array(json_count(env) + STORE_ENV_MAX, sizeof(*e->env));
-	if (container_row_get(e->g, e->key, str_of(e->container), &row))
-		e->n_env = container_env(&row, e->memory, e->env);
-	store_container_clear(&row);
+	e->env = mem_array(json_count(env) + 1, sizeof(*e->env));
 	if (env_read(env, e->memory, e->env, &e->n_env, &err) < 0)
 		fields_fail(f, "env", "%s", err.text);
 }

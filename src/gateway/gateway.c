@@ -155,6 +155,7 @@ static void gateway_stop(struct gateway *g)
 	upstream_free_links(g);
 	http_client_free(g->client);
 	pool_free(g->pool);
+	turns_free_all(g);
 	store_close(g->store);
 	store_close(g->reader);
 	for (size_t i = 0; i < 4; i++) {

@@ -6,6 +6,7 @@
  *     route.c     paths → handlers, keys        upstream.c  one call of a turn to a provider
  *     models.c    GET /models                   run.c       the commands of a turn's tool calls
  *     containers.c, exec*.c direct use          seal.c      sealed state for clients to carry
+ *     row.c       rows of containers            forward.c   requests that are another gateway's
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
 #define BRIG_GATEWAY_INTERNAL_H
@@ -39,10 +40,10 @@ struct gateway {
 	struct http_client *client;
 	struct container_client *containers;
 	struct store *store;  /* for the pool's threads */
-	struct store *reader; /* for the loop: reads only, which never wait for a writer */
+	struct store *reader; /* for them too: reads only, which never wait for a writer */
 	uint8_t seal_key[32];
-	struct turn_run *turns; /* running ones, linked */
-	struct exec *execs;     /* running and recently ended ones, linked */
+	struct turn_run *turns;      /* running ones, linked */
+	struct exec *execs;          /* running and recently ended ones, linked */
 	struct upstream_link *links; /* fetches to providers */
 	struct event *term, *term2, *grace, *drain_poll;
 	bool draining;
@@ -65,8 +66,9 @@ struct request {
 struct fields;
 typedef void (*request_fields_fn)(struct request *r, struct fields *f);
 /*
- * Calls then() with the object in the body, read as fields_open() does: from within, or from the loop
- * later, and never when the client has gone meanwhile. r and f are then()'s for the call only. body.c
+ * Calls then() with the object in the body, read as fields_open() does: from within, or from the
+ * loop later, and never when the client has gone meanwhile. r and f are then()'s for the call only.
+ * body.c
  */
 void request_fields(struct request *r, const char *const *allowed, request_fields_fn then);
 char *request_take_body(struct request *r, size_t *ret_len); /* what then() did not; free() it */
@@ -81,6 +83,9 @@ struct owner {
 struct route_entry;
 void gateway_handler(
         struct gateway *g, struct http_handler *h); /* route.c: fills the server's handler */
+
+/* ---- respond.c ---- */
+
 /* Answers with an error in the envelope of the path's API. */
 void respond_error(struct http_exchange *x, bool under_v1, const struct error *e);
 void respond_json(struct http_exchange *x, int status, struct buf *body);
@@ -89,6 +94,8 @@ void respond_json(struct http_exchange *x, int status, struct buf *body);
 
 void turns_handle(struct request *r, const struct api *api);
 void turns_cancel_all(struct gateway *g);
+void turns_free_all(
+        struct gateway *g); /* those that the loop would have freed; none has a client */
 void upstream_free_links(struct gateway *g); /* the end: after the turns */
 
 /* ---- other handlers ---- */
@@ -106,24 +113,35 @@ void exec_free_all(struct gateway *g);
 void exec_destroy_all(struct gateway *g); /* those that are kept too; no exchange is left */
 size_t exec_running(const struct gateway *g);
 
-#define STORE_ENV_MAX 64 /* variables that a container may have of its own */
+/* ---- row.c: what the store knows of a container ---- */
 
-/* The row of a container of this workspace; false where there is none. On the loop.
- * store_container_clear() it. */
-bool container_row_get(struct gateway *g, const struct config_key *key, struct str id,
-        struct store_container *ret);
-/* What to claim: the row's limits, or the config's defaults. *ret_row (may be NULL) is the row, or
- * the defaults. 1 when there was a row, 0 when not. */
-int container_spec_fill(struct gateway *g, const struct config_key *key, struct str id,
-        struct container_spec *spec, struct store_container *ret_row);
-/*
- * Environments: NAME=VALUE strings in the arena, appended to vars at *n. env: an object of string
- * values (NULL: empty); vars must have room for all of it.
- */
+struct store_scope row_scope(const struct config_key *key);
+/* A row as it is made where there is none: the configuration's limits. */
+void row_default(const struct gateway *g, struct str id, struct store_container *row);
+/* What to claim for a row. */
+void row_spec(const struct gateway *g, const struct config_key *key,
+        const struct store_container *row, struct container_spec *ret);
+/* row: what there is, or row_default(), for the call only. err: it could not be read. */
+typedef void (*row_fn)(void *ctx, const struct store_container *row, const struct error *err);
+/* Reads the row of a container of this workspace on the pool; then() is called from the loop,
+ * always. False: the pool has too much to do, and then() is not called. */
+bool row_read(
+        struct gateway *g, const struct config_key *key, struct str id, row_fn then, void *ctx);
+/* The container was used: its row is made or its last use set. On a pool thread. */
+int row_touch(struct gateway *g, const struct config_key *key, struct str id, struct error *err);
+/* The same from the loop; a failure is only logged. */
+void row_touch_later(struct gateway *g, const struct config_key *key, struct str id);
+
+/* ---- env.c: NAME=VALUE strings ---- */
+
+#define ENV_ROW_MAX 64 /* variables that a container may have of its own */
+
+/* Appends those of an object of string values (NULL: none) to vars at *n, in the arena; vars must
+ * have room for all of it. */
 int env_read(
         const struct json *env, struct arena *a, struct str *vars, size_t *n, struct error *err);
-/* The variables of a container's own; vars has room for STORE_ENV_MAX. Returns how many. */
-size_t container_env(const struct store_container *row, struct arena *a, struct str *vars);
+/* A container's own; vars has room for ENV_ROW_MAX. Returns how many. */
+size_t env_of_row(const struct store_container *row, struct arena *a, struct str *vars);
 
 /* ---- forward.c ---- */
 
@@ -134,15 +152,6 @@ bool forward_is_ours(
         const struct gateway *g, const struct config_key *key, struct str container, struct str id);
 /* Passes the request to the gateway that it belongs to; false: that is this one, go on. */
 bool forward_to_owner(struct request *r, struct str container, struct str id);
-
-struct container_touch_job {
-	struct gateway *g;
-	const struct config_key *key;
-	char container[41];
-};
-/* The container was used: its row is made or its last use set. On a pool thread. */
-int container_touch(
-        struct gateway *g, const struct config_key *key, struct str id, struct error *err);
 
 /* ---- seal.c ---- */
 

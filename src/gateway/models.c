@@ -171,14 +171,6 @@ static bool search_row(void *ctx, const struct model_row *m)
 	return false;
 }
 
-static int hex_digit(char c)
-{
-	return c >= '0' && c <= '9'   ? c - '0'
-	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
-	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
-	                              : -1;
-}
-
 /*
  * The name at the end of a path. SDKs send the slashes of a name as %2F, people as they are. False:
  * a broken escape, a NUL, or longer than any name here.
@@ -191,10 +183,10 @@ static bool name_decode(struct str in, char *out, size_t size)
 		int c = (unsigned char)in.p[i];
 
 		if (c == '%') {
-			if (in.n - i < 3 || hex_digit(in.p[i + 1]) < 0 ||
-			        hex_digit(in.p[i + 2]) < 0)
+			if (in.n - i < 3 || str_hex_digit(in.p[i + 1]) < 0 ||
+			        str_hex_digit(in.p[i + 2]) < 0)
 				return false;
-			c = hex_digit(in.p[i + 1]) * 16 + hex_digit(in.p[i + 2]);
+			c = str_hex_digit(in.p[i + 1]) * 16 + str_hex_digit(in.p[i + 2]);
 			i += 2;
 		}
 		if (c == 0 || n + 1 >= size)

@@ -107,6 +107,7 @@ static void on_end(
 	struct turn_run *t = ctx;
 
 	t->run.command = NULL;
+	t->run.unsynced = t->run.unsynced || end->unsynced;
 	if (err != NULL && err->code != ERR_INVALID) {
 		/* init or the supervisor is gone: this command's output so far is its result, the
 		 * rest never ran. */
@@ -189,18 +190,36 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 	run_begin(t);
 }
 
-static void run_claim(struct turn_run *t)
+static void on_row(void *ctx, const struct store_container *row, const struct error *err)
 {
+	struct turn_run *t = ctx;
 	struct arena *a = t->request.conversation->arena;
-	struct store_container row;
 	struct container_spec spec;
 
-	container_spec_fill(t->g, t->key, str_of(t->request.container_id), &spec, &row);
-	t->run.env = arena_alloc(a, STORE_ENV_MAX * sizeof(*t->run.env));
-	t->run.n_env = t->run.env != NULL ? container_env(&row, a, t->run.env) : 0;
-	store_container_clear(&row);
-	t->run.claiming = true;
+	t->run.reading--;
+	if (!t->run.claiming || t->run.hold != NULL) {
+		turn_run_reap(t); /* the call that asked has ended, or another one had the answer */
+		return;
+	}
+	if (err != NULL) {
+		t->run.claiming = false;
+		run_finish(t, "The container's settings could not be read.");
+		return;
+	}
+	t->run.env = arena_alloc(a, ENV_ROW_MAX * sizeof(*t->run.env));
+	t->run.n_env = t->run.env != NULL ? env_of_row(row, a, t->run.env) : 0;
+	row_spec(t->g, t->key, row, &spec);
 	t->run.hold = container_claim(t->g->containers, &spec, on_claimed, t);
+}
+
+static void run_claim(struct turn_run *t)
+{
+	if (!row_read(t->g, t->key, str_of(t->request.container_id), on_row, t)) {
+		run_finish(t, "The server has too much to do.");
+		return;
+	}
+	t->run.claiming = true;
+	t->run.reading++;
 }
 
 void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes)

@@ -10,6 +10,7 @@
  */
 #include "gateway/internal.h"
 
+#include "base/base64.h"
 #include "base/id.h"
 
 #include <errno.h>
@@ -96,21 +97,6 @@ static EVP_CIPHER_CTX *seal_begin(const struct gateway *g, bool encrypt, const u
 	return NULL;
 }
 
-/* Base64 with '-' and '_', without padding. */
-static void base64url_append(struct buf *out, const uint8_t *p, size_t n)
-{
-	static const char set[] =
-	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-	for (size_t i = 0; i < n; i += 3) {
-		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
-		             (i + 2 < n ? p[i + 2] : 0);
-		char q[4] = {set[v >> 18], set[v >> 12 & 63], set[v >> 6 & 63], set[v & 63]};
-
-		buf_append(out, q, n - i >= 3 ? 4 : n - i + 1);
-	}
-}
-
 static int base64url_digit(char c)
 {
 	if (c >= 'A' && c <= 'Z')
@@ -174,7 +160,7 @@ int seal_close(const struct gateway *g, struct str provider, struct str model, s
 	        EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_GET_TAG, TAG, sealed + NONCE + bytes.n) ==
 	                1) {
 		buf_puts(out, PREFIX);
-		base64url_append(out, sealed, NONCE + bytes.n + TAG);
+		base64_append_url(out, sealed, NONCE + bytes.n + TAG);
 		r = buf_error(out);
 	}
 	EVP_CIPHER_CTX_free(ctx);

@@ -33,6 +33,7 @@ struct upstream {
 struct run {
 	struct container_hold *hold; /* for the whole turn */
 	bool claiming;
+	unsigned reading;       /* reads of the container's row that are under way */
 	bool started_container; /* the hold made or woke it */
 	struct item *call;      /* NULL: no call is under way */
 	struct command *command;
@@ -42,6 +43,7 @@ struct run {
 	bool paused;     /* the turn wants it */
 	bool stands;     /* the command is paused now */
 	bool timed_out;  /* the turn's time was up: what ends now is a timeout */
+	bool unsynced;   /* a command's files could not be written to disk */
 	struct str *env; /* of the container, NAME=VALUE; in the conversation's arena */
 	size_t n_env;
 };
@@ -73,10 +75,13 @@ struct turn_run {
 	bool done;     /* EFFECT_DONE, or refused before there was a turn */
 	bool storing;  /* the pool works for it: do not free */
 	bool reaping;  /* the loop will free it */
-	int status;    /* of the answer */
-	const struct error *failure; /* the turn's own, of OUT_END; NULL: none */
-	struct error *job_error;     /* of the work on the pool that has failed */
+	bool building; /* the pool reads the conversation, so nothing may change it: */
+	bool cancel_later, timer_later; /* events that came meanwhile */
+	int status;                     /* of the answer */
+	const struct error *failure;    /* the turn's own, of OUT_END; NULL: none */
+	struct error *job_error;        /* of the work on the pool that has failed */
 	struct event *timer, *keepalive;
+	struct event *more;   /* NULL until needed: goes on with a large event in the next step */
 	uint64_t timer_at_ms; /* when the turn wants to be told */
 	char *model_shown;
 	/* Parsing, perhaps on the pool. */
@@ -85,6 +90,10 @@ struct turn_run {
 	struct api_request in;
 };
 
+/* The route's target number up.target serves from now on: its name and prices count. turns.c */
+void turn_run_serve(struct turn_run *t);
+/* Frees it, from the loop, where nobody needs it any more. turns.c */
+void turn_run_reap(struct turn_run *t);
 void turn_run_feed(
         struct turn_run *t, struct turn_event *ev); /* sets now_ms, feeds, performs effects */
 

@@ -19,8 +19,9 @@
 
 #include <stdlib.h>
 
-#define POOL_PARSE (256 * 1024) /* larger bodies are read on the pool */
+#define POOL_PARSE (64 * 1024) /* larger bodies are read on the pool */
 #define PIECE      65536
+#define STEP       262144 /* of a large event, in one step of the loop: also a quick client waits */
 
 static void turn_pump(struct turn_run *t);
 
@@ -46,6 +47,8 @@ static void turn_run_free(struct turn_run *t)
 		event_free(t->timer);
 	if (t->keepalive != NULL)
 		event_free(t->keepalive);
+	if (t->more != NULL)
+		event_free(t->more);
 	if (t->link != NULL) {
 		*t->link = t->next;
 		if (t->next != NULL)
@@ -60,19 +63,35 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
 }
 
 /* When both the turn and the client are through with it. */
-static void turn_run_reap(struct turn_run *t)
+void turn_run_reap(struct turn_run *t)
 {
 	const struct timeval now = {0, 0};
 
-	if (!t->done || t->x != NULL || t->storing || t->reaping)
+	if (!t->done || t->x != NULL || t->storing || t->building || t->reaping ||
+	        t->run.reading > 0)
 		return;
 	t->reaping = true;
 	if (event_base_once(t->g->base, -1, EV_TIMEOUT, on_reap, t, &now) < 0)
 		log_text(LOG_ERROR, "turn_leaked", "no memory to free a turn");
 }
 
+/* While a request is built on the pool only these two can come. */
+static void put_off(struct turn_run *t, enum turn_event_type type)
+{
+	if (type == TURN_CANCEL) {
+		t->cancel_later = true;
+		run_release(t);
+	} else {
+		t->timer_later = true;
+	}
+}
+
 void turn_run_feed(struct turn_run *t, struct turn_event *ev)
 {
+	if (t->building) {
+		put_off(t, ev->type);
+		return;
+	}
 	ev->now_ms = clock_mono_ms();
 	turn_feed(t->turn, ev);
 	turn_pump(t);
@@ -153,6 +172,7 @@ static bool answer_begin(struct turn_run *t)
 static bool flush(struct turn_run *t)
 {
 	const struct api *api = t->request.api;
+	size_t sent = 0;
 
 	if (t->x == NULL || t->finished) {
 		buf_reset(&t->out);
@@ -169,12 +189,14 @@ static bool flush(struct turn_run *t)
 		http_write(t->x, (struct str){t->out.data, t->out.len});
 		buf_reset(&t->out);
 	}
-	while (t->x != NULL && api->left(t->stream) > 0 && !http_above_high_water(t->x)) {
+	while (t->x != NULL && api->left(t->stream) > 0 && !http_above_high_water(t->x) &&
+	        sent < STEP) {
 		if (api->pull(t->stream, &t->out, PIECE) < 0) {
 			http_abort(t->x);
 			return true;
 		}
 		http_write(t->x, (struct str){t->out.data, t->out.len});
+		sent += t->out.len;
 		buf_reset(&t->out);
 	}
 	return t->x == NULL || api->left(t->stream) == 0;
@@ -260,7 +282,7 @@ static void store_work(void *arg)
 	struct turn_run *t = arg;
 	struct error e;
 
-	if (container_touch(t->g, t->key, str_of(t->request.container_id), &e) < 0)
+	if (row_touch(t->g, t->key, str_of(t->request.container_id), &e) < 0)
 		t->job_error = error_copy(&e);
 }
 
@@ -273,6 +295,9 @@ static void store_done(void *arg)
 	if (t->job_error != NULL) {
 		log_text(LOG_ERROR, "store_failed", "%s", t->job_error->text);
 		ev.text = str_of(t->job_error->text);
+	} else if (t->run.unsynced) {
+		log_text(LOG_ERROR, "sync_failed", "container %s", t->request.container_id);
+		ev.text = STR("they could not be written to disk");
 	}
 	if (!t->done)
 		turn_run_feed(t, &ev);
@@ -370,6 +395,23 @@ static void perform(struct turn_run *t, const struct turn_effect *ef)
 	}
 }
 
+static void on_more(evutil_socket_t fd, short what, void *arg)
+{
+	turn_pump(arg);
+}
+
+/* The client takes as much as there is, so it will not be told when it has drained. */
+static void pump_later(struct turn_run *t)
+{
+	const struct timeval now = {0, 0};
+
+	if (t->more == NULL)
+		t->more = evtimer_new(t->g->base, on_more, t);
+	if (t->more == NULL)
+		BUG("no memory for a timer");
+	evtimer_add(t->more, &now);
+}
+
 static void turn_pump(struct turn_run *t)
 {
 	struct turn_effect ef;
@@ -386,6 +428,8 @@ static void turn_pump(struct turn_run *t)
 	/* While a large event is on its way no effect is performed, so nothing more may come in
 	 * either. */
 	t->blocked = t->x != NULL && !t->finished && t->request.api->left(t->stream) > 0;
+	if (t->blocked && !http_above_high_water(t->x))
+		pump_later(t);
 	upstream_apply_pause(t);
 	run_apply_pause(t);
 	finish_if_sent(t);
@@ -412,22 +456,41 @@ static void refuse(struct turn_run *t, const struct error *e)
 	turn_run_reap(t);
 }
 
-static void who_fill(struct turn_run *t)
+/* What the target before took is booked at its own prices. */
+static void book_earlier(struct turn_run *t)
 {
-	const struct provider_target *first = &t->route.targets[0];
-	struct buf shown = BUF_INIT(4096);
+	struct turn_totals totals;
+	struct money input, output;
 
-	t->who.created_s = clock_wall_s();
-	t->who.provider = first->config->name;
-	buf_printf(&shown, "%s/%s", first->config->name, first->model);
+	turn_totals(t->turn, clock_mono_ms(), &totals);
+	api_price(&t->who, &totals.usage, &input, &output);
+	t->who.earlier = totals.usage;
+	t->who.earlier_input = input;
+	t->who.earlier_output = output;
+}
+
+void turn_run_serve(struct turn_run *t)
+{
+	const struct provider_target *by = &t->route.targets[t->up.target];
+	struct buf shown = BUF_INIT(4096);
+	bool known = true; /* what all tokens so far cost */
+
+	if (t->turn != NULL) {
+		book_earlier(t);
+		known = t->who.has_price || !t->who.earlier.given;
+	}
+	t->who.has_price = false;
+	t->who.provider = by->config->name;
+	buf_printf(&shown, "%s/%s", by->config->name, by->model);
+	free(t->model_shown);
 	t->model_shown = buf_steal(&shown, NULL);
 	t->who.model = t->model_shown;
-	for (size_t i = 0; i < first->config->n_prices; i++) {
-		const struct config_price *p = &first->config->prices[i];
+	for (size_t i = 0; i < by->config->n_prices; i++) {
+		const struct config_price *p = &by->config->prices[i];
 
-		if (strcmp(p->model, first->model) != 0)
+		if (strcmp(p->model, by->model) != 0)
 			continue;
-		t->who.has_price = true;
+		t->who.has_price = known;
 		t->who.input_price = p->input;
 		t->who.output_price = p->output;
 		t->who.cached_price = p->has_cached ? p->cached : p->input;
@@ -454,7 +517,8 @@ static void turn_begin(struct turn_run *t)
 		refuse(t, &e);
 		return;
 	}
-	who_fill(t);
+	t->who.created_s = clock_wall_s();
+	turn_run_serve(t);
 	q->options.streamed = q->stream;
 	if (!q->stream)
 		q->options.turn_ms = t->g->config->limits.turn_unstreamed_ms;
@@ -581,4 +645,10 @@ void turns_cancel_all(struct gateway *g)
 		else if (t->turn != NULL && !t->done)
 			feed_plain(t, TURN_CANCEL);
 	}
+}
+
+void turns_free_all(struct gateway *g)
+{
+	while (g->turns != NULL)
+		turn_run_free(g->turns);
 }

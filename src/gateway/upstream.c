@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define MAX_ERROR_BODY 65536
+#define BUILD_ON_POOL  524288 /* bytes of a conversation, as it lies in memory */
 
 #define LINGER_MS      1000
 #define LINGER_BYTES   65536
@@ -136,6 +137,7 @@ static void upstream_failed(struct turn_run *t, const struct error *e)
 		upstream_cancel(t);
 		t->up.call = call;
 		t->up.target = next;
+		turn_run_serve(t);
 		upstream_try(t);
 		return;
 	}
@@ -306,37 +308,21 @@ static void watch_begin(struct turn_run *t, struct upstream_link *link)
 		on_watch(-1, 0, link);
 }
 
-static void upstream_try(struct turn_run *t)
+static void upstream_send(struct turn_run *t, struct provider_request *pr)
 {
 	const struct provider_target *target = &t->route.targets[t->up.target];
 	const struct config_limits *l = &t->g->config->limits;
 	struct http_fetch_handler h = {NULL, on_head, on_data, on_end};
-	struct provider_request pr = {0};
-	struct provider_call pc = {
-	        .target = target,
-	        .conversation = t->request.conversation,
-	        .call = &t->up.call,
-	        .open = open_sealed,
-	        .open_ctx = t,
-	};
 	struct buf url = BUF_INIT(16384);
 	struct error e;
 
-	if (target->provider->local != NULL) {
-		upstream_local(t, &pc);
-		return;
-	}
-	if (target->provider->build(&pc, &pr, &e) < 0) {
-		upstream_fail(t, &e);
-		return;
-	}
-	buf_printf(&url, "%s%s", target->config->base_url, pr.path);
+	buf_printf(&url, "%s%s", target->config->base_url, pr->path);
 	struct http_fetch_options o = {
 	        .method = "POST",
 	        .url = buf_cstr(&url),
-	        .headers = (const char *const *)pr.headers,
-	        .body = steal(pr.body),
-	        .body_len = pr.body_len,
+	        .headers = (const char *const *)pr->headers,
+	        .body = steal(pr->body),
+	        .body_len = pr->body_len,
 	        .resolve_timeout_ms = (unsigned)l->upstream_connect_ms,
 	        .connect_timeout_ms = (unsigned)l->upstream_connect_ms,
 	        .first_byte_timeout_ms = (unsigned)l->upstream_first_byte_ms,
@@ -347,7 +333,7 @@ static void upstream_try(struct turn_run *t)
 
 	h.ctx = link;
 	link->fetch = http_fetch_start(t->g->client, &o, &h, &e);
-	provider_request_free(&pr);
+	provider_request_free(pr);
 	buf_free(&url);
 	if (link->fetch == NULL) {
 		link_free(link);
@@ -357,6 +343,88 @@ static void upstream_try(struct turn_run *t)
 	t->up.link = link;
 	watch_begin(t, link);
 	upstream_apply_pause(t);
+}
+
+/* ---- large conversations: their requests are built on the pool ---- */
+
+struct build_job {
+	struct turn_run *t;
+	struct provider_call pc;
+	struct provider_request pr;
+	struct error err;
+	int result;
+};
+
+static void build_work(void *arg)
+{
+	struct build_job *j = arg;
+
+	j->result = j->pc.target->provider->build(&j->pc, &j->pr, &j->err);
+}
+
+static void build_done(void *arg)
+{
+	struct build_job *j = arg;
+	struct turn_run *t = j->t;
+	struct turn_event cancel = {.type = TURN_CANCEL}, timer = {.type = TURN_TIMER};
+	bool timer_later = t->timer_later;
+
+	t->building = t->timer_later = false;
+	if (t->cancel_later) {
+		if (j->result == 0)
+			provider_request_free(&j->pr);
+		turn_run_feed(t, &cancel);
+	} else {
+		if (j->result < 0)
+			upstream_fail(t, &j->err);
+		else
+			upstream_send(t, &j->pr);
+		if (timer_later && !t->done)
+			turn_run_feed(t, &timer);
+	}
+	free(j);
+}
+
+static bool build_on_pool(struct turn_run *t, const struct provider_call *pc)
+{
+	struct build_job *j;
+
+	if (arena_used(t->request.conversation->arena) + t->in.body_len < BUILD_ON_POOL)
+		return false;
+	j = mem_alloc(sizeof(*j));
+	j->t = t;
+	j->pc = *pc;
+	t->building = true;
+	if (pool_run(t->g->pool, build_work, build_done, j))
+		return true;
+	t->building = false;
+	free(j);
+	return false;
+}
+
+static void upstream_try(struct turn_run *t)
+{
+	const struct provider_target *target = &t->route.targets[t->up.target];
+	struct provider_request pr = {0};
+	struct provider_call pc = {
+	        .target = target,
+	        .conversation = t->request.conversation,
+	        .call = &t->up.call,
+	        .open = open_sealed,
+	        .open_ctx = t,
+	};
+	struct error e;
+
+	if (target->provider->local != NULL) {
+		upstream_local(t, &pc);
+		return;
+	}
+	if (build_on_pool(t, &pc))
+		return;
+	if (target->provider->build(&pc, &pr, &e) < 0)
+		upstream_fail(t, &e);
+	else
+		upstream_send(t, &pr);
 }
 
 void upstream_start(struct turn_run *t, const struct upstream_call *call)

@@ -13,6 +13,10 @@
  * byte). The timer of a fetch is not moved at each byte: `since_ms` is, and the timer looks at it
  * when it fires.
  *
+ * A burst is handed out over several steps of the loop: once STEP_BYTES were, the fetch is held as
+ * if it were paused, and kicked. Few bytes may decode to many, so an answer may be compressed only
+ * once: of one layer curl keeps at most what its receive buffer decodes to.
+ *
  * Pausing sets a flag; the next write callback refuses its bytes, which curl keeps (one buffer of
  * them), and curl then stops watching the socket. Names reach curl as addresses (CURLOPT_RESOLVE),
  * since curl's own resolver thread would be waited for when a handle is removed.
@@ -35,6 +39,8 @@ enum {
 	RESOLVE_MS = 10000, /* where the caller says nothing */
 	CONNECT_MS = 10000,
 	IDLE_MS = 120000,
+	STEP_BYTES =
+	        131072, /* handed out in one step of the loop; what is decoded may be far more */
 };
 
 struct http_client {
@@ -45,6 +51,7 @@ struct http_client {
 	struct event kick;
 	struct fetch_list fetches, kicked, dead;
 	bool in_curl;
+	size_t budget; /* bytes that may still be handed out in this step of the loop */
 };
 
 struct watched {
@@ -53,6 +60,7 @@ struct watched {
 };
 
 static void client_after(struct http_client *c);
+static void client_kick(struct http_client *c, struct http_fetch *f);
 
 /* ---- a fetch's end ---- */
 
@@ -235,6 +243,36 @@ static int status_of(struct str line)
 	return (int)status;
 }
 
+/* More codings than one: curl would decode them all at once, each a thousandfold. */
+static bool coded_twice(const struct str head)
+{
+	size_t begin = 0, end, n = 0;
+
+	for (; begin < head.n; begin = end + 1) {
+		const char *lf = memchr(head.p + begin, '\n', head.n - begin);
+		struct str line = {head.p + begin, head.n - begin}, value;
+		const char *colon;
+
+		end = lf ? (size_t)(lf - head.p) : head.n;
+		line.n = end - begin;
+		line.n -= line.n > 0 && line.p[line.n - 1] == '\r';
+		colon = memchr(line.p, ':', line.n);
+		if (!colon)
+			continue;
+		value = str_trim((struct str){colon + 1, line.n - (size_t)(colon - line.p) - 1});
+		line.n = (size_t)(colon - line.p);
+		if (str_ieq(line, STR("content-encoding")))
+			n += value.n > 0 && !str_ieq(value, STR("identity"));
+		else if (str_ieq(line, STR("transfer-encoding")))
+			n += value.n > 0 && !str_ieq(value, STR("chunked"));
+		else
+			continue;
+		if (n > 1 || memchr(value.p, ',', value.n))
+			return true;
+	}
+	return false;
+}
+
 static size_t curl_on_header(char *data, size_t size, size_t n, void *arg)
 {
 	struct str line = {data, size * n};
@@ -259,6 +297,10 @@ static size_t curl_on_header(char *data, size_t size, size_t n, void *arg)
 	status = status_of((struct str){f->head.data, f->head.len});
 	if (status < 200)
 		return line.n; /* 100 and its like: the answer is still to come */
+	if (coded_twice((struct str){f->head.data, f->head.len})) {
+		f->coded_twice = true;
+		return 0;
+	}
 	f->head_done = true;
 	http_fetch_forget_request(f);
 	f->h.on_head(f->h.ctx, f, status);
@@ -273,10 +315,13 @@ static size_t curl_on_write(char *data, size_t size, size_t n, void *arg)
 	n *= size;
 	if (f->cancelled)
 		return CURL_WRITEFUNC_ERROR;
-	if (f->paused) {
+	if (f->paused || f->client->budget == 0) {
 		f->held = true;
+		if (!f->paused)
+			client_kick(f->client, f);
 		return CURL_WRITEFUNC_PAUSE;
 	}
+	f->client->budget -= n < f->client->budget ? n : f->client->budget;
 	f->since_ms = clock_mono_ms();
 	if (n > 0)
 		f->h.on_data(f->h.ctx, f, data, n);
@@ -305,6 +350,7 @@ static void client_act(struct http_client *c, curl_socket_t fd, int what)
 {
 	int running;
 
+	c->budget = STEP_BYTES;
 	c->in_curl = true;
 	curl_multi_socket_action(c->multi, fd, what, &running);
 	c->in_curl = false;
@@ -479,10 +525,17 @@ static void client_on_kick(evutil_socket_t fd, short what, void *arg)
 	struct http_client *c = arg;
 	struct http_fetch *f;
 	struct error err;
+	size_t n = 0;
 
 	(void)fd;
 	(void)what;
-	while ((f = TAILQ_FIRST(&c->kicked))) {
+	c->budget = STEP_BYTES;
+	/* Only those that stand here now: one whose share is used up is kicked again. */
+	TAILQ_FOREACH(f, &c->kicked, kick)
+	{
+		n++;
+	}
+	while (n-- > 0 && (f = TAILQ_FIRST(&c->kicked))) {
 		TAILQ_REMOVE(&c->kicked, f, kick);
 		f->kicked = false;
 		if (!f->added && !f->lookup) {

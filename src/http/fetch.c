@@ -120,8 +120,6 @@ static void fetch_set_options(struct http_fetch *f, const struct http_fetch_opti
 		curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, o->unix_socket);
 }
 
-/* Takes host and port out of the URL. */
-
 /* Host and port, for resolving and for people. */
 static int fetch_set_place(struct http_fetch *f, const char *host, uint64_t port, struct error *err)
 {
@@ -275,8 +273,12 @@ void http_fetch_explain(const struct http_fetch *f, CURLcode code, struct error 
 		        f->place);
 		break;
 	case CURLE_WRITE_ERROR:
-		error_set(err, ERR_UPSTREAM, "the headers of %s are larger than %d bytes", f->place,
-		        HTTP_FETCH_HEAD_MAX);
+		if (f->coded_twice)
+			error_set(err, ERR_UPSTREAM,
+			        "the answer of %s is compressed more than once", f->place);
+		else
+			error_set(err, ERR_UPSTREAM, "the headers of %s are larger than %d bytes",
+			        f->place, HTTP_FETCH_HEAD_MAX);
 		break;
 	default:
 		error_set(err, ERR_UPSTREAM, "the answer of %s cannot be read: %s", f->place,

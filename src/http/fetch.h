@@ -43,6 +43,7 @@ struct http_fetch {
 	bool paused : 1;
 	bool held : 1; /* curl keeps bytes that we refused */
 	bool cancelled : 1;
+	bool coded_twice : 1; /* and given up for it */
 	bool again : 1; /* sent a second time */
 	bool ended : 1;
 };

@@ -572,20 +572,9 @@ void http_parse_chunk_init(struct http_parse_chunk *k)
 	memset(k, 0, sizeof(*k));
 }
 
-static int digit_of(unsigned char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 static int chunk_size_step(struct http_parse_chunk *k, unsigned char c, const char **ret_text)
 {
-	int digit = digit_of(c);
+	int digit = str_hex_digit(c);
 
 	if (digit >= 0) {
 		if (k->digits == CHUNK_DIGITS_MAX)

@@ -104,17 +104,6 @@ void http_body_pause(struct http_exchange *x, bool paused)
 		http_conn_kick(x->conn);
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* Decodes as HTML forms are decoded: "+" is a space. False: a bad escape, or out is full. */
 static bool query_decode(struct str s, struct buf *out)
 {
@@ -124,8 +113,8 @@ static bool query_decode(struct str s, struct buf *out)
 	for (i = 0; i < s.n; i++) {
 		c = s.p[i] == '+' ? ' ' : s.p[i];
 		if (c == '%') {
-			int hi = s.n - i > 2 ? hex_digit(s.p[i + 1]) : -1;
-			int lo = s.n - i > 2 ? hex_digit(s.p[i + 2]) : -1;
+			int hi = s.n - i > 2 ? str_hex_digit(s.p[i + 1]) : -1;
+			int lo = s.n - i > 2 ? str_hex_digit(s.p[i + 2]) : -1;
 
 			if (hi < 0 || lo < 0)
 				return false;

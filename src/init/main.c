@@ -29,6 +29,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -201,6 +202,18 @@ static void fill_low_descriptors(void)
 		close(fd);
 }
 
+/* What whoever started the server ignored would stay ignored in every command: exec keeps it. By the
+ * raw call, since a libc keeps signals 32 to 34 to itself. */
+static void default_signals(void)
+{
+	static const struct {
+		unsigned long handler, flags, restorer, mask;
+	} fresh;
+
+	for (int i = 1; i <= 64; i++)
+		syscall(SYS_rt_sigaction, i, &fresh, NULL, sizeof fresh.mask);
+}
+
 static void open_signals(void)
 {
 	sigset_t set;
@@ -268,6 +281,7 @@ int main(void)
 	rc = setup_claim(c, message_take_fd(&m, 0), message_take_fd(&m, 1), &commands.home, &step);
 	if (rc < 0)
 		broken(step, -rc);
+	default_signals();
 	open_signals();
 	rc = loop_open();
 	if (rc == 0)

@@ -181,8 +181,10 @@ int setup_prepare(int dev, int run, int oom, const char **ret_step)
 	/* Without a size df passes over it; nobody inside can write there. */
 	static const char *const STAGING_OPTIONS[] = {
 	        "size", "0", "nr_inodes", "64", "mode", "0755", NULL};
-	static const char *const PTS_OPTIONS[] = {
-	        "newinstance", NULL, "ptmxmode", "0666", "mode", "0620", "gid", "5", NULL};
+	static const char *const PTS_OPTIONS[] = {"newinstance", NULL, "ptmxmode", "0666", "mode",
+	        "0620", "gid", "5",
+	        /* The kernel has some 3,000 for all. */
+	        "max", "256", NULL};
 	static const char *const NO_OPTIONS[] = {NULL};
 	static const char *const FOLDERS[] = {"dev", "proc", "files", "empty", "root"};
 	const unsigned int plain = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;

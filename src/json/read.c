@@ -143,24 +143,13 @@ static void skip_plain(struct reader *r)
 	}
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* Four hex digits at p, or -1. */
 static int hex4(const char *p)
 {
 	int v = 0, i, digit;
 
 	for (i = 0; i < 4; i++) {
-		digit = hex_digit(p[i]);
+		digit = str_hex_digit(p[i]);
 		if (digit < 0)
 			return -1;
 		v = v * 16 + digit;

@@ -4,11 +4,14 @@
  */
 #include "provider/openai_chat.h"
 
+/* More is nonsense, and would overflow where replies are summed. */
+#define COUNT_MAX ((int64_t)1 << 40)
+
 static bool read_count(const struct json *object, const char *key, uint64_t *ret)
 {
 	int64_t v;
 
-	if (!json_i64(json_get(object, key), &v) || v < 0)
+	if (!json_i64(json_get(object, key), &v) || v < 0 || v > COUNT_MAX)
 		return false;
 	*ret = (uint64_t)v;
 	return true;

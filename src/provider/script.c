@@ -329,15 +329,6 @@ static int write_arguments(const struct script *s, size_t call, struct buf *out)
 
 /* ---- the answer ---- */
 
-static const struct item *result_after(const struct conversation *c, size_t call_at)
-{
-	for (size_t i = call_at + 1; i < c->n_items; i++)
-		if (c->items[i]->type == ITEM_RESULT &&
-		        str_eq(c->items[i]->result.public_id, c->items[call_at]->call.public_id))
-			return c->items[i];
-	return NULL;
-}
-
 static void say_text(struct speaker *s, struct str text)
 {
 	if (!text.n)
@@ -349,18 +340,19 @@ static void say_text(struct speaker *s, struct str text)
 
 static void say_output(struct speaker *s, struct str command, const struct command_output *o)
 {
-	char line[160];
+	char line[160], signal[32], reason[64];
 
 	say(s, STR("\n$ "));
 	say_text(s, command);
 	say_text(s, o->out);
 	say_text(s, o->err);
+	str_copy(signal, sizeof(signal), o->signal);
+	str_copy(reason, sizeof(reason), o->reason);
 	if (o->outcome == OUTCOME_TIMEOUT)
 		str_format(line, sizeof(line), "[stopped at its deadline]");
 	else if (o->signal.n)
-		str_format(line, sizeof(line), "[ended by %.*s%s%.*s]", (int)(o->signal.n & 31),
-		        o->signal.p, o->reason.n ? ": " : "", (int)(o->reason.n & 63),
-		        o->reason.n ? o->reason.p : "");
+		str_format(line, sizeof(line), "[ended by %s%s%s]", signal, reason[0] ? ": " : "",
+		        reason);
 	else
 		str_format(line, sizeof(line), "[exit %d]", o->exit_code);
 	say_line(s, line);
@@ -424,7 +416,7 @@ static void say_answer(struct speaker *s, const struct conversation *c, const st
 	        "what they printed.");
 	for (size_t i = p->user_at; i < c->n_items; i++)
 		if (c->items[i]->type == ITEM_CALL) {
-			say_result(s, c->items[i], result_after(c, i));
+			say_result(s, c->items[i], conversation_call_result(c, c->items[i]));
 			n_shown++;
 		}
 	if (p->n_made < p->script.n_calls && n_shown)

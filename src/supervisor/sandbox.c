@@ -72,6 +72,9 @@ int sandbox_host_open(const struct sup_config *cfg, struct sandbox_host *h, stru
 	h->init_image = seal_init();
 	if (h->init_image < 0)
 		return error_errno(err, -h->init_image, "put init in a memfd");
+	char score[16] = "";
+	sys_read_at(AT_FDCWD, "/proc/self/oom_score_adj", score, sizeof(score));
+	h->guarded = score[0] == '-';
 	h->leases = lease_table_new(cfg);
 	return 0;
 }
@@ -237,6 +240,11 @@ int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb,
 	if (r < 0)
 		return fail_set(f, SUP_E_SYSTEM, r, "map ids");
 	char path[64];
+	/* A service manager may have set us a score that spares us: a guest must not have it, nor
+	 * be able to go back to it. */
+	str_format(path, sizeof(path), "/proc/%d/oom_score_adj", (int)sb->pid);
+	if (h->guarded && (r = sys_write_at(AT_FDCWD, path, "0")) < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "reset the oom score");
 	str_format(path, sizeof(path), "/proc/%d/ns/user", (int)sb->pid);
 	sb->userns = open(path, O_RDONLY | O_CLOEXEC);
 	if (sb->userns < 0)

@@ -21,6 +21,7 @@ struct sandbox_host {
 	struct lease_table *leases;
 	int init_image; /* sealed memfd */
 	int net_ns;     /* the host's */
+	bool guarded;   /* the kernel was told to spare us when memory runs out */
 };
 
 struct sandbox {

@@ -239,21 +239,6 @@ static int keep_replacement(struct collector *c)
 	return keep_char(c, "\xef\xbf\xbd", 3);
 }
 
-static size_t ascii_run(const char *p, size_t n)
-{
-	size_t i = 0;
-	uint64_t word;
-
-	for (; n - i >= sizeof(word); i += sizeof(word)) {
-		memcpy(&word, p + i, sizeof(word));
-		if (word & UINT64_C(0x8080808080808080))
-			break;
-	}
-	while (i < n && !((unsigned char)p[i] & 0x80))
-		i++;
-	return i;
-}
-
 /* Completes the character that the last read cut, with bytes of this one. */
 static int feed_cut(struct collector *c, const char *p, size_t n, size_t *ret_used)
 {
@@ -284,7 +269,7 @@ static int feed_bytes(struct collector *c, const char *p, size_t n)
 
 	r = feed_cut(c, p, n, &i);
 	while (i < n && r == 0) {
-		run = ascii_run(p + i, n - i);
+		run = utf8_ascii_run(p + i, n - i);
 		if (run > 0) {
 			r = keep_ascii(c, p + i, run);
 			i += run;

@@ -215,23 +215,6 @@ static int shell_write_arguments(const struct tool_call *call, struct buf *out)
 
 /* ---- results ---- */
 
-static void outcome_write(struct json_writer *w, const struct command_output *o)
-{
-	jw_key(w, "outcome");
-	jw_object(w);
-	if (o->outcome == OUTCOME_TIMEOUT) {
-		jw_kcstr(w, "type", "timeout");
-	} else {
-		jw_kcstr(w, "type", "exit");
-		jw_ki64(w, "exit_code", o->exit_code);
-	}
-	if (o->signal.n > 0)
-		jw_kstr(w, "signal", o->signal);
-	if (o->reason.n > 0)
-		jw_kstr(w, "reason", o->reason);
-	jw_end(w);
-}
-
 static int shell_result_text(const struct result *r, struct buf *out)
 {
 	struct json_writer w;
@@ -246,7 +229,8 @@ static int shell_result_text(const struct result *r, struct buf *out)
 			jw_object(&w);
 			jw_kstr(&w, "stdout", r->outputs[i].out);
 			jw_kstr(&w, "stderr", r->outputs[i].err);
-			outcome_write(&w, &r->outputs[i]);
+			jw_key(&w, "outcome");
+			tool_write_outcome(&w, &r->outputs[i]);
 			jw_end(&w);
 		}
 		jw_end(&w);

@@ -1,4 +1,4 @@
-/* The table of server tools. */
+/* The table of server tools, and what all of them write. */
 #include "tool/tool.h"
 
 static const struct tool *const tools[] = {&tool_shell};
@@ -12,4 +12,17 @@ const struct tool *tool_find(struct str entry_type)
 			return tools[i];
 	}
 	return NULL;
+}
+
+void tool_write_outcome(struct json_writer *w, const struct command_output *o)
+{
+	jw_object(w);
+	jw_kcstr(w, "type", o->outcome == OUTCOME_EXIT ? "exit" : "timeout");
+	if (o->outcome == OUTCOME_EXIT)
+		jw_ki64(w, "exit_code", o->exit_code);
+	if (o->signal.n > 0)
+		jw_kstr(w, "signal", o->signal);
+	if (o->reason.n > 0)
+		jw_kstr(w, "reason", o->reason);
+	jw_end(w);
 }

@@ -333,6 +333,23 @@ def test_at_most_eight_commands_run_at_once_and_all_run(client):
     assert log.count("+") == 12 and peak <= 8
 
 
+def test_an_exec_that_waits_its_turn_can_be_killed(server, client):
+    name = fresh()
+    for i in range(8):
+        client.execute(name, "sleep 96008", detach=True, exec_id="busy%d" % i, expect=202)
+    wait_for(lambda: len(server.guests("sleep 96008")) >= 8)
+    client.execute(name, "touch ran", detach=True, exec_id="waits", expect=202)
+    time.sleep(0.3)  # until init has it: before, there is only a claim to end
+    assert client.delete("/containers/%s/exec/waits" % name).status == 200
+    done = wait_for(lambda: (lambda r: r if r["status"] == "done" else None)(
+        client.get("/containers/%s/exec/waits?wait=5" % name).json))
+    assert "error" not in done
+    assert done["output"][0]["outcome"] == {"type": "exit", "exit_code": 137, "signal": "SIGKILL"}
+    for i in range(8):
+        client.delete("/containers/%s/exec/busy%d" % (name, i))
+    assert client.run(name, "ls ran")["outcome"]["exit_code"] == 2
+
+
 def test_many_containers_at_once(client):
     names = [fresh() for _ in range(8)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

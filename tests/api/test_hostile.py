@@ -1,10 +1,12 @@
 """What hostile clients, hostile upstreams and killed processes did to the server once, and no longer do."""
+import gzip
 import json
 import os
 import signal
 import time
 
-from brigtest import BRIG, KEYS, Reader, connect, resident, wait_for
+from brigtest import BRIG, KEYS, SHELL, Reader, connect, resident, text_of, wait_for
+from fake_provider import REPEAT, Hold, Reply, calls, joined, shell, text
 
 with open(BRIG, "rb") as binary:
     ASAN = b"__asan_init" in binary.read()
@@ -96,7 +98,7 @@ def test_an_exec_that_is_killed_does_not_fall_over_those_that_are_kept(server, c
     # Killed before it ran: it ends at once.
     client.execute("kept", "true", detach=True, exec_id="last", expect=202)
     assert client.delete("/containers/kept/exec/last").status == 200
-    assert client.get("/containers/kept/exec/last").json["status"] == "done"
+    wait_for(lambda: client.get("/containers/kept/exec/last").json["status"] == "done")
 
 
 def test_a_command_whose_sandbox_ends_has_an_outcome_that_says_so(server, client):
@@ -150,3 +152,114 @@ def test_a_large_exec_reaches_its_gateway(make_server):
     for i in range(12):
         body = {"commands": ["true"] * 99 + ["wc -c"], "stdin": "", "exec_id": "big-%d" % i, "env": {"A": "x" * 100000}}
         assert len(client.execute("wide", **body)["output"]) == 100
+
+
+# ---- hostile upstreams ----
+
+def coded(reply_bytes, coding):
+    return Reply([b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: %s\r\n"
+                  b"Connection: close\r\n\r\n" % coding, reply_bytes], framing="raw")
+
+
+def test_an_answer_compressed_twice_is_refused(server, client, provider):
+    """Four kilobytes of it are gigabytes: the loop stood still for seconds."""
+    (gateway,) = server.gateways()
+    bomb = gzip.compress(gzip.compress(b":\n" * (50 << 20)))
+    before = loop_seconds(gateway)
+    for coding in (b"gzip, gzip", b"gzip\r\nContent-Encoding: gzip", b"gzip\r\nTransfer-Encoding: gzip"):
+        model = provider.model(coded(bomb, coding))
+        assert "fake" in client.ask(model, expect=502).error["message"]
+    assert loop_seconds(gateway) - before < 0.5
+
+
+def test_an_answer_that_decodes_to_much_lets_others_live(server, client, provider):
+    model = provider.model(coded(gzip.compress(b":\n" * (60 << 20)), b"gzip"))
+    stream = client.begin(model)
+    worst = 0
+    while not model.requests or not model.requests[0].answered.is_set():
+        started = time.monotonic()
+        assert client.request("GET", "/healthz").status == 200
+        worst = max(worst, time.monotonic() - started)
+    assert worst < 0.5, "%.1f s" % worst
+    stream.body()
+    stream.close()
+    assert text_of(client.ask(provider.model(coded(gzip.compress(joined(text("well"))), b"gzip")))) == "well"
+
+
+def test_absurd_usage_is_not_counted(client, provider):
+    most = 2 ** 63 - 1
+    model = provider.model(calls(shell("true"), usage={"prompt_tokens": most, "completion_tokens": most}),
+                           text("x", usage={"prompt_tokens": 1e300, "completion_tokens": -5, "total_tokens": most + 1,
+                                            "cost": 1e308, "prompt_tokens_details": {"cached_tokens": 2 ** 64}}))
+    usage = client.ask(model, tools=[SHELL])["usage"]
+    assert usage["input_tokens"] == usage["output_tokens"] == usage["total_tokens"] == 0
+
+
+# ---- large conversations ----
+
+LARGE = [{"role": "user", "content": "x" * 40}] * 60000  # five megabytes
+
+
+def test_the_request_of_a_large_conversation_is_not_built_on_the_loop(server, client, provider):
+    """Reading it was the pool's work, writing it for the upstream stopped the loop for an eighth of a second."""
+    (gateway,) = server.gateways()
+    model = provider.model(calls(shell("echo a")), text("large"))
+    before = loop_seconds(gateway)
+    assert text_of(client.ask(model, LARGE, tools=[SHELL])) == "large"
+    took = loop_seconds(gateway) - before
+    assert len(model.requests[0].messages) == 60000
+    assert model.requests[1].messages[:60000] == model.requests[0].messages
+    if not ASAN:
+        assert took < 0.1, "%.0f ms" % (took * 1000)
+
+
+def test_leaving_while_a_large_request_is_built(server, client, provider):
+    model = provider.model(text("never read"), REPEAT)
+    body = json.dumps({"model": model.name, "input": LARGE}).encode()
+    for i in range(25):
+        sock = connect(server)
+        sock.sendall(bare(server, "POST", "/responses", body))
+        time.sleep(0.01 * i)
+        reset(sock)
+    assert text_of(client.ask(provider.model(text("alive")))) == "alive"
+
+
+def test_a_turn_whose_time_is_up_while_its_request_is_built(make_server, provider):
+    server = make_server(config={"sandbox": False, "limits": {"turn_unstreamed": "1s", "turn": "1s"}}).start()
+    model = provider.model(Reply([Hold()]), REPEAT)
+    answer = server.client().post("/responses", {"model": model.name, "input": LARGE}, timeout=30)
+    assert answer.status == 200 and answer.json["status"] == "incomplete", answer
+
+
+def test_stopping_while_large_requests_are_built(make_server, provider):
+    for delay in (0.05, 0.15, 0.3):
+        server = make_server(config={"grace": "0s", "sandbox": False}).start()
+        model = provider.model(Reply([Hold()]), REPEAT)
+        body = json.dumps({"model": model.name, "input": LARGE}).encode()
+        socks = [connect(server) for _ in range(3)]
+        for sock in socks:
+            sock.sendall(bare(server, "POST", "/responses", body))
+        time.sleep(delay)
+        server.stop()
+        for sock in socks:
+            sock.close()
+
+
+# ---- a process without descriptors ----
+
+def test_a_gateway_without_descriptors_fails_what_needs_one_and_lives(make_server, provider):
+    server = make_server()
+    server.prefix = ["prlimit", "--nofile=230:230"]  # the connections leave room for some channels, not for all
+    server.start()
+    client, before = server.client(), server.gateways()
+    path = "/containers/few/exec"
+    for _ in range(2):
+        streams = [client.open_stream(path, {"commands": ["sleep 0.1; echo done"]}) for _ in range(150)]
+        said = set()
+        for stream in streams:
+            answer = json.loads(stream.body())
+            said.add(answer["error"]["message"] if "error" in answer else answer["output"][0]["stdout"])
+            stream.close()
+        assert "done\n" in said and said <= {"done\n", "this server has too many files open"}, said
+    assert server.gateways() == before, "a gateway was lost"
+    assert client.run("few", "echo alive")["stdout"] == "alive\n"

@@ -424,3 +424,11 @@ def test_without_sandboxes_the_server_serves_models_only(make_server, provider):
     assert client.ask(provider.model(), tools=[SHELL], expect=400).error["param"] == "tools[0].type"
     answer = client.post("/containers/x/exec", {"commands": ["true"]})
     assert 400 <= answer.status < 600 and "sandbox" in answer.text, answer
+
+
+def test_without_sandboxes_no_container_is_said_to_be_deleted(make_server, provider):
+    client = make_server(config={"sandbox": False}).start().client()
+    assert client.post("/containers", {"name": "kept"}).status == 200
+    answer = client.delete("/containers/kept")
+    assert answer.status == 503 and "files" in answer.error["message"]
+    assert client.get("/containers/kept").json["status"] == "asleep"

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from brigtest import BRIG_SHELL, SHELL, function, items_of, text_of
-from fake_provider import call, calls, chunk, Reply, ending, shell, text, text_deltas
+from fake_provider import call, calls, chunk, Reply, ending, error, shell, text, text_deltas
 
 
 def test_answers_with_every_field_of_the_object(client, provider):
@@ -392,13 +392,40 @@ def test_falls_back_along_models(client, provider):
 
 # ---- prices ----
 
-def test_cost_follows_the_configured_prices(server, client, provider):
-    model = provider.model()
+def priced_model(provider, *replies):
+    """The one model that the configuration has a price for."""
+    model = provider.model(*replies)
     provider.models["priced"] = provider.models.pop(model.upstream_name)
     model.upstream_name = "priced"
-    model.replies = [text("ok", usage=(1000, 100, 400))]
+    return model
+
+
+def test_cost_follows_the_configured_prices(server, client, provider):
+    model = priced_model(provider, text("ok", usage=(1000, 100, 400)))
     usage = client.ask(model)["usage"]
     # 600 at 2.5, 400 cached at 0.25, 100 at 10 dollars a million
     assert usage["input_tokens_details"]["cached_tokens"] == 400
     assert abs(usage["cost"] - 0.0026) < 1e-12
     assert "server_tool_cost" not in usage["cost_details"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_answers_in_place_of_another_is_named_and_paid(client, provider, stream):
+    first, priced = provider.model(error(503)), priced_model(provider, text("ok", usage=(1000, 100, 0)))
+    ask = (lambda *a, **k: client.stream(*a, **k).response) if stream else client.ask
+    response = ask(first, models=[priced.name])
+    assert response["model"] == "fake/priced"
+    # 1000 at 2.5, 100 at 10 dollars a million
+    assert abs(response["usage"]["cost"] - 0.0035) < 1e-12
+    assert response["usage"]["cost_details"]["upstream_inference_cost"] == response["usage"]["cost"]
+
+
+def test_each_is_paid_for_its_own_tokens(client, provider):
+    """The second reply comes from another provider: the first one's tokens keep their price."""
+    priced = priced_model(provider, calls(shell("true"), usage=(1000, 100)), error(503))
+    second = provider.model(text("ok", usage=(5000, 500)))
+    response = client.ask(priced, models=[second.name], tools=[SHELL])
+    assert response["model"] == second.name and response["usage"]["input_tokens"] == 6000
+    details = response["usage"]["cost_details"]
+    assert abs(details["upstream_inference_input_cost"] - 0.0025) < 1e-12
+    assert details["upstream_inference_cost"] is None  # the second one's price is not known

@@ -60,10 +60,14 @@
 
 #define COUNT(a)     (sizeof(a) / sizeof *(a))
 #define CASE_SECONDS 60
-#define INIT_ID      65533 /* init's own id, which no guest may take */
+#define INIT_ID      65533         /* init's own id, which no guest may take */
 #define HIGH         0x100000000ul /* a bit that the kernel does not look at in 32-bit arguments */
 #define TEXT(s)      ((unsigned long)(s))
 
+#ifndef SYS_statmount
+#define SYS_statmount 457
+#define SYS_listmount 458
+#endif
 #ifndef SYS_process_mrelease
 #define SYS_process_mrelease 448
 #endif
@@ -164,7 +168,8 @@ static void x1_executables(void)
 	struct dirent *e;
 	int fd;
 
-	refused(open("/proc/self/exe", O_WRONLY | O_CLOEXEC), ETXTBSY, EACCES, "own exe for writing");
+	refused(open("/proc/self/exe", O_WRONLY | O_CLOEXEC), ETXTBSY, EACCES,
+	        "own exe for writing");
 	while (proc && (e = readdir(proc))) {
 		if (!isdigit((unsigned char)*e->d_name))
 			continue;
@@ -196,7 +201,8 @@ static void x2_descriptors(void)
 		n = readlink(path, target, sizeof target - 1);
 		target[n < 0 ? 0 : n] = 0;
 		check(fd < 3, "descriptor %d is open: %s", fd, target);
-		check(fstat(fd, &st) == 0 && !S_ISDIR(st.st_mode), "descriptor %d is a directory", fd);
+		check(fstat(fd, &st) == 0 && !S_ISDIR(st.st_mode), "descriptor %d is a directory",
+		        fd);
 		check(chdir(path) < 0, "chdir(%s)", path);
 	}
 	check(getcwd(target, sizeof target) && *target == '/', "working directory %s", target);
@@ -211,12 +217,13 @@ static void x2_descriptors(void)
 	refused(open("/proc/1/fd", O_RDONLY | O_CLOEXEC), EACCES, EPERM, "init's descriptors");
 	refused(chdir("/proc/1/cwd"), EACCES, EPERM, "init's cwd");
 	refused(chdir("/proc/1/root"), EACCES, EPERM, "init's root");
-	refused(open("/proc/1/task/1/root", O_PATH | O_CLOEXEC), EACCES, EPERM, "init's task's root");
+	refused(open("/proc/1/task/1/root", O_PATH | O_CLOEXEC), EACCES, EPERM,
+	        "init's task's root");
 }
 
-static const char *const MASKED[] = {"acpi", "allocinfo", "asound", "bootconfig", "buddyinfo", "bus",
-        "cgroups", "config.gz", "diskstats", "driver", "dynamic_debug", "fs", "interrupts", "iomem",
-        "ioports", "irq", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
+static const char *const MASKED[] = {"acpi", "allocinfo", "asound", "bootconfig", "buddyinfo",
+        "bus", "cgroups", "config.gz", "diskstats", "driver", "dynamic_debug", "fs", "interrupts",
+        "iomem", "ioports", "irq", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
         "kpagecount", "kpageflags", "latency_stats", "mdstat", "modules", "mtrr", "pagetypeinfo",
         "partitions", "pressure", "sched_debug", "schedstat", "scsi", "slabinfo", "softirqs",
         "sysrq-trigger", "timer_list", "timer_stats", "tty/driver", "vmallocinfo", "zoneinfo"};
@@ -260,8 +267,9 @@ static void masked_by(const char *top, const char *name)
 
 static void x4_masks(void)
 {
-	static const char *const ROUTES[] = {"/proc", "/proc/self/root/proc", "/proc/thread-self/root/proc",
-	        "/proc/self/../", "/dev/fd/../../", "/dev/../proc", "/proc/self/task/../../../proc"};
+	static const char *const ROUTES[] = {"/proc", "/proc/self/root/proc",
+	        "/proc/thread-self/root/proc", "/proc/self/../", "/dev/fd/../../", "/dev/../proc",
+	        "/proc/self/task/../../../proc"};
 	char path[128];
 	struct stat st;
 
@@ -272,18 +280,20 @@ static void x4_masks(void)
 		if (lstat(path, &st) < 0)
 			continue;
 		refused(call(SYS_umount2, TEXT(path), 0, 0, 0, 0), EPERM, EPERM, "umount2");
-		refused(call(SYS_umount2, TEXT(path), MNT_DETACH, 0, 0, 0), EPERM, EPERM, "umount2");
+		refused(call(SYS_umount2, TEXT(path), MNT_DETACH, 0, 0, 0), EPERM, EPERM,
+		        "umount2");
 		check(unlink(path) < 0 && rmdir(path) < 0, "%s can be removed", path);
 		check(rename(path, "/tmp/taken") < 0, "%s can be renamed", path);
 		check(chmod(path, 0777) < 0, "%s can be chmod'ed", path);
 	}
 	refused(mount("none", "/tmp", "proc", 0, NULL), EPERM, EPERM, "mount proc");
 	refused(mount("/proc", "/tmp", NULL, MS_BIND | MS_REC, NULL), EPERM, EPERM, "bind /proc");
-	refused(mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND, NULL), EPERM, EPERM, "remount");
+	refused(mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND, NULL), EPERM, EPERM,
+	        "remount");
 	refused(call(SYS_fsopen, TEXT("proc"), 0, 0, 0, 0), EPERM, EPERM, "fsopen proc");
 	refused(call(SYS_open_tree, AT_FDCWD, TEXT("/proc"), 1, 0, 0), EPERM, EPERM, "open_tree");
-	refused(call(SYS_open_by_handle_at, AT_FDCWD, TEXT("\10\0\0\0\0\0\0\0"), 0, 0, 0), EPERM, EPERM,
-	        "open_by_handle_at");
+	refused(call(SYS_open_by_handle_at, AT_FDCWD, TEXT("\10\0\0\0\0\0\0\0"), 0, 0, 0), EPERM,
+	        EPERM, "open_by_handle_at");
 }
 
 static void x7_control_groups(void)
@@ -301,7 +311,8 @@ static void x7_control_groups(void)
 	refused(call(SYS_move_mount, 0, 0, 0, 0, 0), EPERM, EPERM, "move_mount");
 	refused(call(SYS_fsmount, 0, 0, 0, 0, 0), EPERM, EPERM, "fsmount");
 	refused(call(SYS_fspick, AT_FDCWD, TEXT("/"), 0, 0, 0), EPERM, EPERM, "fspick");
-	refused(call(SYS_mount_setattr, AT_FDCWD, TEXT("/"), 0, 0, 0), EPERM, EPERM, "mount_setattr");
+	refused(call(SYS_mount_setattr, AT_FDCWD, TEXT("/"), 0, 0, 0), EPERM, EPERM,
+	        "mount_setattr");
 	refused(call(467, AT_FDCWD, TEXT("/"), 0, 0, 0), EPERM, ENOSYS, "open_tree_attr");
 	refused(call(SYS_pivot_root, TEXT("/"), TEXT("/"), 0, 0, 0), EPERM, EPERM, "pivot_root");
 	refused(chroot("/"), EPERM, EPERM, "chroot");
@@ -320,17 +331,19 @@ static void crash(void)
 
 static void x8_helpers(void)
 {
-	static const char *const FILES[] = {"kernel/core_pattern", "kernel/modprobe", "kernel/hotplug",
-	        "kernel/poweroff_cmd", "kernel/sysrq", "kernel/panic", "kernel/core_pipe_limit",
-	        "kernel/core_uses_pid", "kernel/hostname", "kernel/ns_last_pid", "kernel/randomize_va_space",
+	static const char *const FILES[] = {"kernel/core_pattern", "kernel/modprobe",
+	        "kernel/hotplug", "kernel/poweroff_cmd", "kernel/sysrq", "kernel/panic",
+	        "kernel/core_pipe_limit", "kernel/core_uses_pid", "kernel/hostname",
+	        "kernel/ns_last_pid", "kernel/randomize_va_space",
 	        "kernel/unprivileged_bpf_disabled", "kernel/yama/ptrace_scope", "kernel/shmmax",
 	        "kernel/shmall", "kernel/msgmax", "kernel/sem", "kernel/shm_rmid_forced",
 	        "kernel/keys/maxkeys", "kernel/random/boot_id", "fs/suid_dumpable", "fs/file-max",
-	        "fs/pipe-max-size", "fs/protected_symlinks", "fs/mqueue/msg_max", "fs/binfmt_misc/register",
-	        "fs/binfmt_misc/status", "fs/inotify/max_user_watches", "vm/overcommit_memory",
-	        "vm/drop_caches", "vm/panic_on_oom", "vm/mmap_min_addr", "vm/swappiness", "dev/tty/ldisc_autoload",
-	        "dev/tty/legacy_tiocsti", "user/max_user_namespaces", "user/max_inotify_instances",
-	        "net/core/somaxconn", "net/ipv4/ip_forward", "net/ipv4/ip_unprivileged_port_start",
+	        "fs/pipe-max-size", "fs/protected_symlinks", "fs/mqueue/msg_max",
+	        "fs/binfmt_misc/register", "fs/binfmt_misc/status", "fs/inotify/max_user_watches",
+	        "vm/overcommit_memory", "vm/drop_caches", "vm/panic_on_oom", "vm/mmap_min_addr",
+	        "vm/swappiness", "dev/tty/ldisc_autoload", "dev/tty/legacy_tiocsti",
+	        "user/max_user_namespaces", "user/max_inotify_instances", "net/core/somaxconn",
+	        "net/ipv4/ip_forward", "net/ipv4/ip_unprivileged_port_start",
 	        "net/ipv4/ping_group_range", "net/core/rmem_max", "abi/vsyscall32"};
 	struct rlimit r, lower = {0, 0}, higher = {RLIM_INFINITY, RLIM_INFINITY};
 	char path[128], text[256];
@@ -401,13 +414,14 @@ static int x9_probe(void)
 	struct __user_cap_data_struct caps[2] = {0};
 
 	syscall(SYS_capget, &head, caps);
-	return geteuid() != getuid() || getegid() != getgid() || caps[0].effective || caps[0].permitted;
+	return geteuid() != getuid() || getegid() != getgid() || caps[0].effective ||
+	       caps[0].permitted;
 }
 
 static void x9_set_id(void)
 {
-	static const char *const PLACES[] = {"/tmp/set-id", "/workspace/home/set-id", "/var/tmp/set-id",
-	        "/dev/shm/set-id", "/run/set-id"};
+	static const char *const PLACES[] = {"/tmp/set-id", "/workspace/home/set-id",
+	        "/var/tmp/set-id", "/dev/shm/set-id", "/run/set-id"};
 	/* Version 2 of a file capability: all permitted, effective. */
 	static const uint32_t CAPS[5] = {0x02000001, 0xffffffff, 0, 0xffffffff, 0};
 	char text[8192], *at;
@@ -419,14 +433,15 @@ static void x9_set_id(void)
 			continue;
 		n++;
 		check(chmod(PLACES[i], 06755) == 0, "chmod");
-		refused(setxattr(PLACES[i], "security.capability", CAPS, sizeof CAPS, 0), EPERM, ENOTSUP,
-		        "file capability");
+		refused(setxattr(PLACES[i], "security.capability", CAPS, sizeof CAPS, 0), EPERM,
+		        ENOTSUP, "file capability");
 		set_id_file = PLACES[i];
 		status = in_child(exec_set_id);
-		check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s gives ids (status %x)", PLACES[i],
-		        status);
+		check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s gives ids (status %x)",
+		        PLACES[i], status);
 		if (is_root()) {
-			check(chown(PLACES[i], INIT_ID, INIT_ID) < 0 || chmod(PLACES[i], 06755) == 0,
+			check(chown(PLACES[i], INIT_ID, INIT_ID) < 0 ||
+			                chmod(PLACES[i], 06755) == 0,
 			        "chmod after chown");
 			status = in_child(exec_set_id);
 			check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s gives init's id",
@@ -442,19 +457,22 @@ static void x9_set_id(void)
 	at = strstr(text, "CapBnd:\t");
 	/* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID NET_BIND_SERVICE */
 	check(at && strtoull(at + 8, NULL, 16) == 0x4fb, "bounding set %.16s", at ? at + 8 : "");
-	check(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_KILL, 0, 0) < 0, "ambient can be raised");
+	check(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_KILL, 0, 0) < 0,
+	        "ambient can be raised");
 	check(prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) < 0, "securebits can be cleared");
 	check(prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0) < 0, "no_new_privs can be cleared");
 }
 
 static void x10_init(void)
 {
-	static const char *const FILES[] = {"mem", "environ", "auxv", "maps", "smaps", "numa_maps", "stack",
-	        "syscall", "io", "pagemap", "personality", "map_files", "fd", "fdinfo/3", "mountstats", "ns/mnt", "ns/net", "ns/user", "ns/pid", "ns/cgroup", "task/1/mem", "task/1/fd",
-	        "task/1/environ", "timerslack_ns", "clear_refs"};
-	static const char *const WRITES[] = {"oom_score_adj", "oom_adj", "comm", "autogroup", "timerslack_ns",
-	        "coredump_filter", "clear_refs", "sched", "loginuid", "attr/current", "timens_offsets",
-	        "uid_map", "gid_map", "projid_map", "setgroups", "mem", "task/1/comm"};
+	static const char *const FILES[] = {"mem", "environ", "auxv", "maps", "smaps", "numa_maps",
+	        "stack", "syscall", "io", "pagemap", "personality", "map_files", "fd", "fdinfo/3",
+	        "mountstats", "ns/mnt", "ns/net", "ns/user", "ns/pid", "ns/cgroup", "task/1/mem",
+	        "task/1/fd", "task/1/environ", "timerslack_ns", "clear_refs"};
+	static const char *const WRITES[] = {"oom_score_adj", "oom_adj", "comm", "autogroup",
+	        "timerslack_ns", "coredump_filter", "clear_refs", "sched", "loginuid",
+	        "attr/current", "timens_offsets", "uid_map", "gid_map", "projid_map", "setgroups",
+	        "mem", "task/1/comm"};
 	char path[64], buf[64];
 	struct iovec local = {buf, sizeof buf}, remote = {(void *)0x400000, sizeof buf};
 	int pidfd = (int)syscall(SYS_pidfd_open, 1, 0);
@@ -473,17 +491,21 @@ static void x10_init(void)
 	refused(process_vm_readv(1, &local, 1, &remote, 1, 0), EPERM, EPERM, "read init");
 	refused(process_vm_writev(1, &local, 1, &remote, 1, 0), EPERM, EPERM, "write init");
 	for (int fd = 0; fd < 64; fd++)
-		refused(call(SYS_pidfd_getfd, (unsigned long)pidfd, (unsigned long)fd, 0, 0, 0), EPERM,
-		        EPERM, "pidfd_getfd");
+		refused(call(SYS_pidfd_getfd, (unsigned long)pidfd, (unsigned long)fd, 0, 0, 0),
+		        EPERM, EPERM, "pidfd_getfd");
 	refused(call(SYS_kcmp, 1, (unsigned long)getpid(), 0, 0, 0), EPERM, EPERM, "kcmp");
-	refused(call(SYS_process_madvise, (unsigned long)pidfd, TEXT(&local), 1, 4, 0), EPERM, EPERM,
-	        "process_madvise");
+	refused(call(SYS_process_madvise, (unsigned long)pidfd, TEXT(&local), 1, 4, 0), EPERM,
+	        EPERM, "process_madvise");
 	refused(call(SYS_setns, (unsigned long)pidfd, CLONE_NEWNS, 0, 0, 0), EPERM, EPERM, "setns");
 	refused(call(SYS_move_pages, 1, 0, 0, 0, 0), EPERM, EPERM, "move_pages");
 	refused(call(SYS_migrate_pages, 1, 0, 0, 0, 0), EPERM, EPERM, "migrate_pages");
 	refused(call(SYS_perf_event_open, 0, 1, 0, 0, 0), EPERM, EPERM, "perf_event_open");
-	check(call(SYS_get_robust_list, 1, TEXT(buf), TEXT(buf + 8), 0, 0) < 0, "init's robust list");
+	check(call(SYS_get_robust_list, 1, TEXT(buf), TEXT(buf + 8), 0, 0) < 0,
+	        "init's robust list");
 	check(call(SYS_process_mrelease, (unsigned long)pidfd, 0, 0, 0, 0) < 0, "process_mrelease");
+	/* PIDFD_GET_CGROUP_NAMESPACE to PIDFD_GET_UTS_NAMESPACE */
+	for (unsigned int n = 1; n <= 10; n++)
+		check(ioctl(pidfd, 0xff00 + n, 0) < 0, "namespace %u of init by its pidfd", n);
 	check(prctl(62 /* PR_SCHED_CORE */, 1, 1, 0, 0) < 0, "core scheduling of init");
 }
 
@@ -512,16 +534,20 @@ static void x10_limits(void)
 			check(call(SYS_prlimit64, ONE[i], resource, TEXT(&none), 0, 0) < 0 ||
 			                resource == RLIMIT_CORE, /* which is said to work, always */
 			        "prlimit of init, resource %lu", resource);
-		check(call(SYS_sched_setaffinity, ONE[i], sizeof set, TEXT(&set), 0, 0) < 0, "affinity");
+		check(call(SYS_sched_setaffinity, ONE[i], sizeof set, TEXT(&set), 0, 0) < 0,
+		        "affinity");
 		check(call(SYS_sched_setparam, ONE[i], TEXT(&p), 0, 0, 0) < 0, "sched_setparam");
-		check(call(SYS_sched_setscheduler, ONE[i], SCHED_IDLE, TEXT(&p), 0, 0) < 0, "idle class");
+		check(call(SYS_sched_setscheduler, ONE[i], SCHED_IDLE, TEXT(&p), 0, 0) < 0,
+		        "idle class");
 		check(call(SYS_sched_setattr, ONE[i], TEXT(&attr), 0, 0, 0) < 0, "sched_setattr");
-		check(call(SYS_setpriority, PRIO_PROCESS, ONE[i], 19, 0, 0) < 0, "setpriority process");
+		check(call(SYS_setpriority, PRIO_PROCESS, ONE[i], 19, 0, 0) < 0,
+		        "setpriority process");
 		check(call(SYS_setpriority, PRIO_PGRP, ONE[i], 19, 0, 0) < 0, "setpriority group");
 		check(call(SYS_ioprio_set, 1, ONE[i], 3 << 13, 0, 0) < 0, "ioprio process");
 		check(call(SYS_ioprio_set, 2, ONE[i], 3 << 13, 0, 0) < 0, "ioprio group");
 	}
-	check(call(SYS_setpriority, PRIO_USER, INIT_ID, 19, 0, 0) < 0, "setpriority of init's user");
+	check(call(SYS_setpriority, PRIO_USER, INIT_ID, 19, 0, 0) < 0,
+	        "setpriority of init's user");
 	check(call(SYS_ioprio_set, 3, INIT_ID, 3 << 13, 0, 0) < 0, "ioprio of init's user");
 	check(getpriority(PRIO_PROCESS, 1) == nice_before, "init's priority changed");
 	check(call(SYS_ioprio_get, 1, 1, 0, 0, 0) != 3 << 13, "init's io priority changed");
@@ -533,9 +559,10 @@ static void x10_limits(void)
 
 static void x10_signals(void)
 {
-	static const int SIGNALS[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTERM, SIGINT, SIGHUP, SIGQUIT,
-	        SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP, SIGPIPE, SIGALRM, SIGUSR1,
-	        SIGUSR2, SIGCHLD, SIGCONT, SIGWINCH, SIGXCPU, SIGXFSZ, SIGPWR, 34, 64};
+	static const int SIGNALS[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTERM, SIGINT, SIGHUP,
+	        SIGQUIT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP, SIGPIPE,
+	        SIGALRM, SIGUSR1, SIGUSR2, SIGCHLD, SIGCONT, SIGWINCH, SIGXCPU, SIGXFSZ, SIGPWR, 34,
+	        64};
 	int pidfd = (int)syscall(SYS_pidfd_open, 1, 0);
 	siginfo_t info = {.si_code = SI_QUEUE};
 	char text[512], *at;
@@ -563,7 +590,7 @@ static void x10_identity(void)
 	uid_t u[3], id = INIT_ID;
 
 	if (!is_root()) {
-		check(setuid(id) < 0 && setuid(0) < 0 && setgid(0) < 0 && setgroups(0, NULL) < 0,
+		check(setuid(id) < 0 && setuid(0) < 0 && setgid(id) < 0 && setgroups(0, NULL) < 0,
 		        "another id can be had");
 		return;
 	}
@@ -574,7 +601,8 @@ static void x10_identity(void)
 		refused(call(SYS_setreuid, to, -1ul, 0, 0, 0), EPERM, EPERM, "setreuid real");
 		refused(call(SYS_setreuid, -1ul, to, 0, 0, 0), EPERM, EPERM, "setreuid effective");
 		refused(call(SYS_setresuid, to, -1ul, -1ul, 0, 0), EPERM, EPERM, "setresuid real");
-		refused(call(SYS_setresuid, -1ul, to, -1ul, 0, 0), EPERM, EPERM, "setresuid effective");
+		refused(call(SYS_setresuid, -1ul, to, -1ul, 0, 0), EPERM, EPERM,
+		        "setresuid effective");
 		refused(call(SYS_setresuid, -1ul, -1ul, to, 0, 0), EPERM, EPERM, "setresuid saved");
 		call(SYS_setfsuid, to, 0, 0, 0, 0);
 		check(call(SYS_setfsuid, -1ul, 0, 0, 0, 0) != INIT_ID, "setfsuid");
@@ -592,17 +620,18 @@ static void x11_devices(void)
 	static const struct {
 		mode_t type;
 		unsigned int major, minor;
-	} NODES[] = {{S_IFBLK, 8, 0}, {S_IFBLK, 7, 0}, {S_IFBLK, 254, 0}, {S_IFCHR, 1, 1}, {S_IFCHR, 1, 3},
-	        {S_IFCHR, 1, 11}, {S_IFCHR, 5, 1}, {S_IFCHR, 10, 232}, {S_IFCHR, 10, 200}, {S_IFCHR, 10, 229},
-	        {S_IFCHR, 10, 237}};
-	static const char *const OWN[] = {"fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm",
-	        "stderr", "stdin", "stdout", "tty", "urandom", "zero"};
+	} NODES[] = {{S_IFBLK, 8, 0}, {S_IFBLK, 7, 0}, {S_IFBLK, 254, 0}, {S_IFCHR, 1, 1},
+	        {S_IFCHR, 1, 3}, {S_IFCHR, 1, 11}, {S_IFCHR, 5, 1}, {S_IFCHR, 10, 232},
+	        {S_IFCHR, 10, 200}, {S_IFCHR, 10, 229}, {S_IFCHR, 10, 237}};
+	static const char *const OWN[] = {"fd", "full", "mqueue", "null", "ptmx", "pts", "random",
+	        "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"};
 	DIR *dev = opendir("/dev");
 	struct dirent *e;
 
 	for (size_t p = 0; p < COUNT(PLACES); p++)
 		for (size_t i = 0; i < COUNT(NODES); i++) {
-			check(mknod(PLACES[p], NODES[i].type | 0666, makedev(NODES[i].major, NODES[i].minor)) < 0,
+			check(mknod(PLACES[p], NODES[i].type | 0666,
+			              makedev(NODES[i].major, NODES[i].minor)) < 0,
 			        "mknod %s %u %u", PLACES[p], NODES[i].major, NODES[i].minor);
 			unlink(PLACES[p]);
 		}
@@ -637,7 +666,8 @@ static void k1_namespaces(void)
 		int fd;
 		long pid;
 
-		refused(call(SYS_unshare, SPACES[i].flag, 0, 0, 0, 0), EPERM, EPERM, SPACES[i].name);
+		refused(call(SYS_unshare, SPACES[i].flag, 0, 0, 0, 0), EPERM, EPERM,
+		        SPACES[i].name);
 		refused(call(SYS_unshare, SPACES[i].flag | CLONE_NEWUSER, 0, 0, 0, 0), EPERM, EPERM,
 		        SPACES[i].name);
 		snprintf(path, sizeof path, "/proc/self/ns/%s", SPACES[i].name);
@@ -675,7 +705,8 @@ static int route_request(int type, int flags)
 			struct rtmsg route;
 		} m;
 		char more[64];
-	} request = {.h = {.nlmsg_len = sizeof request.h + sizeof request.m, .nlmsg_type = (uint16_t)type,
+	} request = {.h = {.nlmsg_len = sizeof request.h + sizeof request.m,
+	                     .nlmsg_type = (uint16_t)type,
 	                     .nlmsg_flags = (uint16_t)(NLM_F_REQUEST | NLM_F_ACK | flags)}};
 	struct {
 		struct nlmsghdr h;
@@ -687,7 +718,8 @@ static int route_request(int type, int flags)
 
 	if (fd < 0)
 		return errno;
-	n = send(fd, &request, request.h.nlmsg_len, 0) < 0 ? -1 : recv(fd, &answer, sizeof answer, 0);
+	n = send(fd, &request, request.h.nlmsg_len, 0) < 0 ? -1
+	                                                   : recv(fd, &answer, sizeof answer, 0);
 	close(fd);
 	if (n < (ssize_t)sizeof answer.h)
 		return EIO;
@@ -696,9 +728,9 @@ static int route_request(int type, int flags)
 
 static void k2_netlink(void)
 {
-	static const int CHANGES[] = {RTM_NEWLINK, RTM_DELLINK, RTM_SETLINK, RTM_NEWADDR, RTM_DELADDR,
-	        RTM_NEWROUTE, RTM_DELROUTE, RTM_NEWNEIGH, RTM_NEWRULE, RTM_NEWQDISC, RTM_NEWTCLASS,
-	        RTM_NEWTFILTER, RTM_NEWNSID, RTM_NEWNETCONF + 4};
+	static const int CHANGES[] = {RTM_NEWLINK, RTM_DELLINK, RTM_SETLINK, RTM_NEWADDR,
+	        RTM_DELADDR, RTM_NEWROUTE, RTM_DELROUTE, RTM_NEWNEIGH, RTM_NEWRULE, RTM_NEWQDISC,
+	        RTM_NEWTCLASS, RTM_NEWTFILTER, RTM_NEWNSID, RTM_NEWNETCONF + 4};
 
 	for (int protocol = 0; protocol < 64; protocol++) {
 		int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
@@ -708,7 +740,8 @@ static void k2_netlink(void)
 			close(fd);
 		fd = (int)call(SYS_socket, AF_NETLINK | HIGH, SOCK_DGRAM | HIGH,
 		        (unsigned long)protocol | HIGH, 0, 0);
-		check((fd >= 0) == (protocol == NETLINK_ROUTE), "netlink protocol %d, high bits", protocol);
+		check((fd >= 0) == (protocol == NETLINK_ROUTE), "netlink protocol %d, high bits",
+		        protocol);
 		if (fd >= 0)
 			close(fd);
 	}
@@ -742,8 +775,8 @@ static void k3_sockets(void)
 				if (fd < 0)
 					continue;
 				close(fd);
-				check(socket_is_allowed(family, type, protocol), "socket %d %d %d opens",
-				        family, type, protocol);
+				check(socket_is_allowed(family, type, protocol),
+				        "socket %d %d %d opens", family, type, protocol);
 			}
 	for (int family = 0; family < 64; family++) {
 		int pair[2];
@@ -768,23 +801,29 @@ static void k3_options(void)
 	for (int high = 0; high < 2; high++) {
 		unsigned long add = high ? HIGH : 0;
 
-		refused(call(SYS_setsockopt, (unsigned long)tcp, 6 | add, 31 | add, TEXT("tls"), 3), EPERM,
-		        EPERM, "TCP_ULP");
-		refused(call(SYS_setsockopt, (unsigned long)tcp6, 6 | add, 31 | add, TEXT("smc"), 3), EPERM,
-		        EPERM, "TCP_ULP on IPv6");
-		refused(call(SYS_setsockopt, (unsigned long)udp, 17 | add, 100 | add, TEXT(&one), 4), EPERM,
-		        EPERM, "UDP_ENCAP");
+		refused(call(SYS_setsockopt, (unsigned long)tcp, 6 | add, 31 | add, TEXT("tls"), 3),
+		        EPERM, EPERM, "TCP_ULP");
+		refused(call(SYS_setsockopt, (unsigned long)tcp6, 6 | add, 31 | add, TEXT("smc"),
+		                3),
+		        EPERM, EPERM, "TCP_ULP on IPv6");
+		refused(call(SYS_setsockopt, (unsigned long)udp, 17 | add, 100 | add, TEXT(&one),
+		                4),
+		        EPERM, EPERM, "UDP_ENCAP");
 	}
-	refused(call(SYS_setsockopt, (unsigned long)unix_socket, 6, 31, TEXT("tls"), 3), EPERM, EPERM,
-	        "TCP_ULP on a UNIX socket");
+	refused(call(SYS_setsockopt, (unsigned long)unix_socket, 6, 31, TEXT("tls"), 3), EPERM,
+	        EPERM, "TCP_ULP on a UNIX socket");
 	check(setsockopt(tcp, SOL_IP, 64, zeros, sizeof zeros) < 0, "IPT_SO_SET_REPLACE");
 	check(setsockopt(tcp6, SOL_IPV6, 64, zeros, sizeof zeros) < 0, "IP6T_SO_SET_REPLACE");
 	check(setsockopt(tcp, SOL_SOCKET, 36 /* SO_MARK */, &one, sizeof one) < 0, "SO_MARK");
-	check(setsockopt(tcp, SOL_SOCKET, 33 /* SO_RCVBUFFORCE */, &one, sizeof one) < 0, "SO_RCVBUFFORCE");
+	check(setsockopt(tcp, SOL_SOCKET, 33 /* SO_RCVBUFFORCE */, &one, sizeof one) < 0,
+	        "SO_RCVBUFFORCE");
 	check(setsockopt(tcp, 6, 19 /* TCP_REPAIR */, &one, sizeof one) < 0, "TCP_REPAIR");
-	check(setsockopt(tcp, SOL_IP, 19 /* IP_TRANSPARENT */, &one, sizeof one) < 0, "IP_TRANSPARENT");
-	check(setsockopt(tcp, SOL_IP, 17 /* IP_XFRM_POLICY */, zeros, sizeof zeros) < 0, "IP_XFRM_POLICY");
-	check(setsockopt(udp, SOL_SOCKET, 50 /* SO_ATTACH_BPF */, &one, sizeof one) < 0, "SO_ATTACH_BPF");
+	check(setsockopt(tcp, SOL_IP, 19 /* IP_TRANSPARENT */, &one, sizeof one) < 0,
+	        "IP_TRANSPARENT");
+	check(setsockopt(tcp, SOL_IP, 17 /* IP_XFRM_POLICY */, zeros, sizeof zeros) < 0,
+	        "IP_XFRM_POLICY");
+	check(setsockopt(udp, SOL_SOCKET, 50 /* SO_ATTACH_BPF */, &one, sizeof one) < 0,
+	        "SO_ATTACH_BPF");
 	/* Below 1024 every port may be bound, in the container's own network. */
 	struct sockaddr_in low = {.sin_family = AF_INET, .sin_port = htons(81)};
 	check(bind(tcp, (void *)&low, sizeof low) == 0, "port 81: %s", strerror(errno));
@@ -814,7 +853,8 @@ static void k4_page_cache(void)
 	get(PLACE, text, sizeof text);
 	check(!strcmp(text, "unchanged"), "a read-only file became %s", text);
 	/* A splice to a file that is only open for reading, and to one without write permission. */
-	check(splice(p[0], NULL, fd, NULL, 4, SPLICE_F_NONBLOCK) < 0, "splice into a read-only file");
+	check(splice(p[0], NULL, fd, NULL, 4, SPLICE_F_NONBLOCK) < 0,
+	        "splice into a read-only file");
 	check(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED, "a writable mapping");
 	check(call(SYS_copy_file_range, (unsigned long)fd, 0, (unsigned long)fd, 0, 4) < 0,
 	        "copy_file_range into it");
@@ -836,25 +876,31 @@ static void k6_refused_calls(void)
 		int errnum;
 	} CALLS[] = {{"userfaultfd", SYS_userfaultfd, ENOSYS}, {"bpf", SYS_bpf, ENOSYS},
 	        {"keyctl", SYS_keyctl, ENOSYS}, {"add_key", SYS_add_key, ENOSYS},
-	        {"request_key", SYS_request_key, ENOSYS}, {"perf_event_open", SYS_perf_event_open, EPERM},
-	        {"fanotify_init", SYS_fanotify_init, EPERM}, {"fanotify_mark", SYS_fanotify_mark, EPERM},
-	        {"kexec_load", SYS_kexec_load, EPERM}, {"init_module", SYS_init_module, EPERM},
-	        {"finit_module", SYS_finit_module, EPERM}, {"delete_module", SYS_delete_module, EPERM},
-	        {"reboot", SYS_reboot, EPERM}, {"swapon", SYS_swapon, EPERM}, {"swapoff", SYS_swapoff, EPERM},
-	        {"acct", SYS_acct, EPERM}, {"quotactl", SYS_quotactl, EPERM}, {"sethostname", SYS_sethostname, EPERM},
+	        {"request_key", SYS_request_key, ENOSYS},
+	        {"perf_event_open", SYS_perf_event_open, EPERM},
+	        {"fanotify_init", SYS_fanotify_init, EPERM},
+	        {"fanotify_mark", SYS_fanotify_mark, EPERM}, {"kexec_load", SYS_kexec_load, EPERM},
+	        {"init_module", SYS_init_module, EPERM}, {"finit_module", SYS_finit_module, EPERM},
+	        {"delete_module", SYS_delete_module, EPERM}, {"reboot", SYS_reboot, EPERM},
+	        {"swapon", SYS_swapon, EPERM}, {"swapoff", SYS_swapoff, EPERM},
+	        {"acct", SYS_acct, EPERM}, {"quotactl", SYS_quotactl, EPERM},
+	        {"sethostname", SYS_sethostname, EPERM},
 	        {"setdomainname", SYS_setdomainname, EPERM}, {"mbind", SYS_mbind, EPERM},
-	        {"set_mempolicy", SYS_set_mempolicy, EPERM}, {"get_mempolicy", SYS_get_mempolicy, EPERM},
-	        {"vhangup", SYS_vhangup, EPERM}, {"lookup_dcookie", 212, EPERM}, {"nfsservctl", 180, EPERM},
-	        {"uselib", 134, EPERM}, {"ustat", 136, EPERM}, {"sysfs", 139, EPERM}, {"_sysctl", 156, EPERM},
+	        {"set_mempolicy", SYS_set_mempolicy, EPERM},
+	        {"get_mempolicy", SYS_get_mempolicy, EPERM}, {"vhangup", SYS_vhangup, EPERM},
+	        {"lookup_dcookie", 212, EPERM}, {"nfsservctl", 180, EPERM}, {"uselib", 134, EPERM},
+	        {"ustat", 136, EPERM}, {"sysfs", 139, EPERM}, {"_sysctl", 156, EPERM},
 	        {"iopl", 172, EPERM}, {"ioperm", 173, EPERM}, {"modify_ldt", 154, EPERM},
-	        {"memfd_secret with flags", 447, EINVAL}, {"the newest", 999, ENOSYS}};
+	        {"memfd_secret with flags", 447, EINVAL}, {"io_setup", SYS_io_setup, ENOSYS},
+	        {"io_submit", SYS_io_submit, ENOSYS}, {"the newest", 999, ENOSYS}};
 
 	for (size_t i = 0; i < COUNT(CALLS); i++)
-		refused(call(CALLS[i].nr, -1ul, -1ul, -1ul, -1ul, -1ul), CALLS[i].errnum, CALLS[i].errnum,
-		        CALLS[i].name);
+		refused(call(CALLS[i].nr, -1ul, -1ul, -1ul, -1ul, -1ul), CALLS[i].errnum,
+		        CALLS[i].errnum, CALLS[i].name);
 	check(!exists("/dev/fuse") && !exists("/dev/userfaultfd") && !exists("/dev/kvm") &&
 	                !exists("/dev/net") && !exists("/dev/vhost-net") && !exists("/dev/mem") &&
-	                !exists("/dev/kmsg") && !exists("/dev/console") && !exists("/dev/loop-control"),
+	                !exists("/dev/kmsg") && !exists("/dev/console") &&
+	                !exists("/dev/loop-control"),
 	        "a device of the host's");
 }
 
@@ -876,8 +922,8 @@ static void use_x32(void)
 
 static void k11_other_abis(void)
 {
-	static const unsigned long PERSONALITIES[] = {0x0040000, 0x0400000, 0x0800000, 0x8000000, 0x20001,
-	        0x0100000, 0x0200000, 0x1000000, 0x2000000, 0x4000000, 8 | 0x0040000};
+	static const unsigned long PERSONALITIES[] = {0x0040000, 0x0400000, 0x0800000, 0x8000000,
+	        0x20001, 0x0100000, 0x0200000, 0x1000000, 0x2000000, 0x4000000, 8 | 0x0040000};
 	int status = in_child(use_int80);
 
 	check(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "int 0x80: status %x", status);
@@ -889,11 +935,13 @@ static void k11_other_abis(void)
 	        "x32: status %x", status);
 #endif
 	for (size_t i = 0; i < COUNT(PERSONALITIES); i++) {
-		refused(call(SYS_personality, PERSONALITIES[i], 0, 0, 0, 0), EPERM, EPERM, "personality");
+		refused(call(SYS_personality, PERSONALITIES[i], 0, 0, 0, 0), EPERM, EPERM,
+		        "personality");
 		refused(call(SYS_personality, PERSONALITIES[i] | HIGH, 0, 0, 0, 0), EPERM, EPERM,
 		        "personality, high bits");
 	}
-	check(call(SYS_personality, 0xffffffff, 0, 0, 0, 0) == 0, "personality is not the plain one");
+	check(call(SYS_personality, 0xffffffff, 0, 0, 0, 0) == 0,
+	        "personality is not the plain one");
 }
 
 /* ---- L: leaks, side channels, denial of service ---- */
@@ -909,19 +957,21 @@ static void l1_terminals(void)
 	char path[32];
 
 	check(master >= 0, "no pseudo-terminal: %s", strerror(errno));
-	check(ioctl(master, TIOCSPTLCK, &unlocked) == 0 && ioctl(master, TIOCGPTN, &number) == 0, "ptmx");
+	check(ioctl(master, TIOCSPTLCK, &unlocked) == 0 && ioctl(master, TIOCGPTN, &number) == 0,
+	        "ptmx");
 	snprintf(path, sizeof path, "/dev/pts/%d", number);
 	setsid();
 	slave = open(path, O_RDWR | O_CLOEXEC);
 	check(slave >= 0, "%s: %s", path, strerror(errno));
 	for (size_t i = 0; i < COUNT(REQUESTS); i++)
 		for (unsigned long high = 0; high < 3; high++) {
-			unsigned long request = REQUESTS[i].request | high * HIGH | (high == 2 ? 1ul << 63 : 0);
+			unsigned long request =
+			        REQUESTS[i].request | high * HIGH | (high == 2 ? 1ul << 63 : 0);
 
-			refused(call(SYS_ioctl, (unsigned long)slave, request, TEXT("\2"), 0, 0), EPERM, EPERM,
-			        REQUESTS[i].name);
-			refused(call(SYS_ioctl, (unsigned long)master, request, TEXT("\2"), 0, 0), EPERM, EPERM,
-			        REQUESTS[i].name);
+			refused(call(SYS_ioctl, (unsigned long)slave, request, TEXT("\2"), 0, 0),
+			        EPERM, EPERM, REQUESTS[i].name);
+			refused(call(SYS_ioctl, (unsigned long)master, request, TEXT("\2"), 0, 0),
+			        EPERM, EPERM, REQUESTS[i].name);
 		}
 	check(ioctl(slave, 0x541d /* TIOCCONS */) < 0, "TIOCCONS");
 	for (int fd = 0; fd < 3; fd++)
@@ -939,8 +989,8 @@ static void l6_mounts(void)
 {
 	static const char *const FILES[] = {"/proc/self/mountinfo", "/proc/self/mounts",
 	        "/proc/self/mountstats", "/proc/mounts"};
-	static const char *const BAD[] = {"/var/", "/srv/", "/images/", "/homes/", "/scratch/", "base.erofs",
-	        "/data", " /sys/", "lowerdir=/", "/mnt/", "/old"};
+	static const char *const BAD[] = {"/var/", "/srv/", "/images/", "/homes/", "/scratch/",
+	        "base.erofs", "/data", " /sys/", "lowerdir=/", "/mnt/", "/old"};
 	static char text[65536];
 	char *line;
 
@@ -950,6 +1000,58 @@ static void l6_mounts(void)
 			for (size_t b = 0; b < COUNT(BAD); b++)
 				check(!strstr(line, BAD[b]), "%s: %s", FILES[i], line);
 	}
+}
+
+/* Mounts of others by their numbers. */
+static void l6_numbers(void)
+{
+	struct {
+		uint32_t size, spare;
+		uint64_t id, param, ns;
+	} request = {.size = 24, .id = ~0ull};
+	static uint64_t own[1024], answer[512];
+	long n = syscall(SYS_listmount, &request, own, COUNT(own), 0);
+	uint64_t low = ~0ull, high = 0;
+
+	if (n < 0) {
+		check(errno == ENOSYS || errno == EPERM, "listmount: %s", strerror(errno));
+		return;
+	}
+	check(n > 3 && n < (long)COUNT(own), "%ld mounts", n);
+	for (long i = 0; i < n; i++) {
+		low = own[i] < low ? own[i] : low;
+		high = own[i] > high ? own[i] : high;
+	}
+	request.param = 1; /* STATMOUNT_SB_BASIC */
+	for (uint64_t id = low - 500; id < high + 500; id++) {
+		bool mine = false;
+
+		for (long i = 0; i < n; i++)
+			mine = mine || own[i] == id;
+		request.id = id;
+		check(syscall(SYS_statmount, &request, answer, sizeof answer, 0) < 0 || mine,
+		        "mount %llu is another's", (unsigned long long)id);
+	}
+	request = (typeof(request)){.size = 32, .id = ~0ull, .ns = 0};
+	for (uint64_t ns = 1; ns < 64; ns++) {
+		request.ns = ns;
+		check(syscall(SYS_listmount, &request, own, COUNT(own), 0) < 0,
+		        "mounts of namespace %llu", (unsigned long long)ns);
+	}
+	int fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	/* NS_MNT_GET_NEXT, NS_MNT_GET_PREV */
+	check(ioctl(fd, 0x8010b70b, answer) < 0 && ioctl(fd, 0x8010b70c, answer) < 0,
+	        "the next mount namespace");
+}
+
+/* Pseudo-terminals are the whole machine's to run out of. */
+static void l3_terminals(void)
+{
+	int n = 0;
+
+	while (n < 2000 && open("/dev/ptmx", O_RDWR | O_CLOEXEC | O_NOCTTY) >= 0)
+		n++;
+	check(n >= 64 && n <= 256, "%d terminals", n);
 }
 
 static void l7_time(void)
@@ -967,7 +1069,8 @@ static void l7_time(void)
 	refused(syscall(SYS_clock_adjtime, CLOCK_REALTIME, &t), EPERM, EPERM, "clock_adjtime");
 	t.modes = 0;
 	check(syscall(SYS_adjtimex, &t) >= 0, "adjtimex cannot be read");
-	check(call(SYS_timerfd_create, 8 /* CLOCK_REALTIME_ALARM */, 0, 0, 0, 0) < 0, "an alarm clock");
+	check(call(SYS_timerfd_create, 8 /* CLOCK_REALTIME_ALARM */, 0, 0, 0, 0) < 0,
+	        "an alarm clock");
 }
 
 static void l15_scheduling(void)
@@ -979,7 +1082,11 @@ static void l15_scheduling(void)
 		int32_t nice;
 		uint32_t priority;
 		uint64_t runtime, deadline, period;
-	} deadline = {.size = 48, .policy = 6, .runtime = 1000000, .deadline = 10000000, .period = 10000000};
+	} deadline = {.size = 48,
+	        .policy = 6,
+	        .runtime = 1000000,
+	        .deadline = 10000000,
+	        .period = 10000000};
 	static const struct {
 		int resource;
 		rlim_t hard;
@@ -1046,16 +1153,18 @@ static void l18_control(void)
 		        "abstract socket %s answers", text);
 		close(fd);
 	}
-	check(get("/proc/1/cmdline", text, sizeof text) > 0 && !strchr(text, '/'), "init's command line");
+	check(get("/proc/1/cmdline", text, sizeof text) > 0 && !strchr(text, '/'),
+	        "init's command line");
 }
 
 /* ---- between containers ---- */
 
-static const char *const SHARED[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
-        "/dev/tty", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/dev/ptmx", "/usr/bin/bash", "/etc/passwd",
-        "/usr/lib/os-release", "/usr", "/", "/tmp", "/proc", "/proc/version", "/proc/meminfo", "/proc/sys",
-        "/proc/sys/kernel/hostname", "/proc/kallsyms", "/proc/self/ns/net", "/proc/self/ns/user",
-        "/proc/self/ns/pid", "/workspace", "/workspace/home"};
+static const char *const SHARED[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random",
+        "/dev/urandom", "/dev/tty", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/dev/ptmx",
+        "/usr/bin/bash", "/etc/passwd", "/usr/lib/os-release", "/usr", "/", "/tmp", "/proc",
+        "/proc/version", "/proc/meminfo", "/proc/sys", "/proc/sys/kernel/hostname",
+        "/proc/kallsyms", "/proc/self/ns/net", "/proc/self/ns/user", "/proc/self/ns/pid",
+        "/workspace", "/workspace/home"};
 
 #define CHANNEL_KEY  0x6272 /* SysV */
 #define CHANNEL_NAME "escape-channel"
@@ -1103,7 +1212,8 @@ static int channel_make(void)
 		fd = open(SHARED[i], O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 		if (fd >= 0)
 			fcntl(fd, F_SETLK, &l);
-		wd = inotify_add_watch(events, SHARED[i], IN_OPEN | IN_MODIFY | IN_ATTRIB | IN_CREATE);
+		wd = inotify_add_watch(
+		        events, SHARED[i], IN_OPEN | IN_MODIFY | IN_ATTRIB | IN_CREATE);
 		if (wd > 0 && wd < 256)
 			watched[wd] = (int)i;
 	}
@@ -1120,8 +1230,8 @@ static int channel_make(void)
 		for (char *at = buf; at < buf + n;) {
 			struct inotify_event *e = (void *)at;
 
-			printf("L2 FAIL saw event %x on %s %s\n", e->mask, SHARED[watched[e->wd & 255]],
-			        e->len ? e->name : "");
+			printf("L2 FAIL saw event %x on %s %s\n", e->mask,
+			        SHARED[watched[e->wd & 255]], e->len ? e->name : "");
 			at += sizeof *e + e->len;
 		}
 		fflush(stdout);
@@ -1152,8 +1262,8 @@ static void channel_seek(void)
 			check(flock(fd, LOCK_EX | LOCK_NB) == 0, "flock on %s is taken", SHARED[i]);
 		fd = open(SHARED[i], O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 		if (fd >= 0)
-			check(fcntl(fd, F_GETLK, &l) < 0 || l.l_type == F_UNLCK, "record lock on %s is taken",
-			        SHARED[i]);
+			check(fcntl(fd, F_GETLK, &l) < 0 || l.l_type == F_UNLCK,
+			        "record lock on %s is taken", SHARED[i]);
 	}
 }
 
@@ -1220,8 +1330,9 @@ static const struct {
         {"X7", x7_control_groups}, {"X8", x8_helpers}, {"X9", x9_set_id}, {"X10", x10_init},
         {"X10-limits", x10_limits}, {"X10-signals", x10_signals}, {"X10-identity", x10_identity},
         {"X11", x11_devices}, {"K1", k1_namespaces}, {"K2", k2_netlink}, {"K3", k3_sockets},
-        {"K3-options", k3_options}, {"K4", k4_page_cache}, {"K5", k5_io_uring}, {"K6", k6_refused_calls},
-        {"K11", k11_other_abis}, {"L1", l1_terminals}, {"L5", l5_log}, {"L6", l6_mounts}, {"L7", l7_time},
+        {"K3-options", k3_options}, {"K4", k4_page_cache}, {"K5", k5_io_uring},
+        {"K6", k6_refused_calls}, {"K11", k11_other_abis}, {"L1", l1_terminals}, {"L5", l5_log},
+        {"L3", l3_terminals}, {"L6", l6_mounts}, {"L6-numbers", l6_numbers}, {"L7", l7_time},
         {"L15", l15_scheduling}, {"L18", l18_control}};
 
 /* In a process of its own: what it prints is its line. Returns 0 when the attack failed. */

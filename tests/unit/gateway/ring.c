@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "gateway/exec.h"
+#include "gateway/ring.h"
 
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static void test_against_copy(void **state)
 		ring_write(&r, all + total, n);
 		total += n;
 		uint64_t offset = total > 1500000 ? total - seed % 1500000 : seed % (total + 1);
-		uint64_t first = total > EXEC_RING ? total - EXEC_RING : 0, asked = offset;
+		uint64_t first = total > RING_SIZE ? total - RING_SIZE : 0, asked = offset;
 		struct buf out = BUF_INIT((size_t)2 << 20);
 
 		ring_read(&r, &offset, &out, 70000);
@@ -37,7 +37,7 @@ static void test_against_copy(void **state)
 			assert_memory_equal(out.data, all + offset, out.len);
 		buf_free(&out);
 	}
-	assert_int_equal(r.cap, EXEC_RING);
+	assert_int_equal(r.cap, RING_SIZE);
 	free(r.bytes);
 	free(all);
 }
@@ -53,7 +53,7 @@ static void test_one_large_write(void **state)
 	ring_write(&r, all, (size_t)3 << 20);
 	ring_read(&r, &offset, &out, (size_t)4 << 20);
 	assert_int_equal(offset, (uint64_t)2 << 20);
-	assert_int_equal(out.len, EXEC_RING);
+	assert_int_equal(out.len, RING_SIZE);
 	assert_int_equal(out.data[out.len - 1], 'z');
 	/* An offset from a future that never was. */
 	offset = (uint64_t)1 << 60;
