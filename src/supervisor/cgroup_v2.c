@@ -52,8 +52,8 @@ static int tree_settle(const struct cgroup_host *h, const char *name)
 	char path[64];
 	if (h->mode != INIT_CG_V2)
 		return 0;
-	return sys_write_at(
-	        h->root[CGH_V2], path_join(path, name, "cgroup.subtree_control"), "+memory +pids");
+	return sys_write_at(h->root[CGH_V2], path_join(path, name, "cgroup.subtree_control"),
+	        CGROUP_V2_CONTROLLERS);
 }
 
 static int tree_freeze(const struct cgroup_host *h, const char *group, bool on)
@@ -82,6 +82,8 @@ static int limit_make(const struct cgroup_host *h, const char *name)
 	return 0; /* the tree's groups carry the limits */
 }
 
+/* All on run: init is neither killed for what commands take nor waits behind them for a processor.
+ */
 static int limit_set(const struct cgroup_host *h, const char *name, const struct cgroup_limits *l)
 {
 	char path[64], text[64];
@@ -95,9 +97,9 @@ static int limit_set(const struct cgroup_host *h, const char *name, const struct
 		r = sys_write_u64(root, path_join(path, name, "run/pids.max"), l->processes);
 	str_format(text, sizeof(text), "%u 100000", l->cpu_milli * 100);
 	if (r == 0)
-		r = sys_write_at(root, path_join(path, name, "cpu.max"), text);
+		r = sys_write_at(root, path_join(path, name, "run/cpu.max"), text);
 	if (r == 0) /* absent before 5.14; what was not used for a while may be used at once */
-		sys_write_u64(root, path_join(path, name, "cpu.max.burst"), l->cpu_milli * 100);
+		sys_write_u64(root, path_join(path, name, "run/cpu.max.burst"), l->cpu_milli * 100);
 	return r;
 }
 
