@@ -82,11 +82,14 @@ static bool mount_parse(const char *line, struct mount_line *ret)
 	return true;
 }
 
-/* Opens the folder of our own group below a mount point that shows the hierarchy from `root` on. */
+/* Opens the folder of our own group below a mount point that shows the hierarchy from `root` on.
+ * -1: from outside our cgroup namespace on, so that the kernel would refuse what we do there. */
 static int open_own(const char *point, const char *root, const char *own)
 {
 	size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
 	char path[8300];
+	if (strncmp(root, "/..", 3) == 0)
+		return -1;
 	bool below = strncmp(own, root, n) == 0 && (own[n] == '/' || own[n] == '\0') &&
 	             !strstr(own, "/..");
 	str_format(path, sizeof(path), "%s%s", point, below ? own + n : "");
@@ -126,7 +129,7 @@ static int find_parents(struct cgroup_host *h)
 			if (!fits || h->parent[i] >= 0 || !own_group(groups, i, own, sizeof(own)))
 				continue;
 			h->parent[i] = open_own(m->point, m->root, own);
-			if (i != CGH_V2)
+			if (i != CGH_V2 || h->parent[i] < 0)
 				continue;
 			h->ns_delegate = list_has(m->options, "nsdelegate");
 			h->own_is_top = strcmp(own, "/") == 0;

@@ -6,6 +6,8 @@ import base64
 import concurrent.futures
 import os
 import pathlib
+import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -177,6 +179,44 @@ while True:
     except OSError:
         pass
 """
+
+
+def served_from(server, prefix):
+    """Where the groups of a server are that is started with a prefix, and that it works and leaves nothing."""
+    mine = brigtest.Server(None, config=CONFIG)
+    mine.prefix = prefix
+    with mine.running():
+        answer = mine.client().post("/containers/c/exec", {"commands": ["sleep 97009 & echo works; cat /proc/self/cgroup"]})
+        assert answer.status == 200, "%s\n%s" % (answer, mine.log_tail())
+        output = answer.json["output"][0]
+        assert output["stdout"].startswith("works\n") and mine.cgroup_name() not in output["stdout"], output
+        (guest,) = mine.guests("97009")
+        path = pathlib.Path("/proc/%d/cgroup" % guest).read_text().strip()
+        return path.partition("/" + mine.cgroup_name())[0]
+
+
+def test_started_by_hand(server, client):
+    """In a group with other processes, which are not ours to move: at the tree's root."""
+    prefix = server.prefix_of("login")
+    shell = subprocess.Popen(prefix + ["sleep", "300"])
+    try:
+        wait_for(lambda: str(shell.pid) in (TREE / "login/cgroup.procs").read_text().split())
+        assert served_from(server, prefix) == "0::"
+        assert (TREE / "login/cgroup.procs").read_text() == "%d\n" % shell.pid
+        assert not [p for p in (TREE / "login").iterdir() if p.is_dir()]
+    finally:
+        shell.kill()
+        shell.wait()
+
+
+def test_in_a_container(server, client):
+    """With a tree of its own, in which all processes are its container's: they make room."""
+    script = "umount %s; mount -t cgroup2 cgroup %s; setsid -f sleep 97003; exec \"$@\"" % (TREE, TREE)
+    assert served_from(server, server.prefix_of("box") + ["unshare", "-C", "-m", "/bin/sh", "-c", script, "sh"]) == "0::/box"
+    (other,) = [pid for pid, (_, title, _) in brigtest.process_table().items() if title == "sleep 97003"]
+    assert (TREE / "box/cgroup.procs").read_text() == "%d\n" % other
+    assert not [p for p in (TREE / "box").iterdir() if p.is_dir()]
+    os.kill(other, signal.SIGKILL)
 
 
 def test_one_that_is_full_does_not_hold_up_another(server, client):
