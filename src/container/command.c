@@ -392,9 +392,9 @@ void command_kill(struct command *c)
 {
 	const struct init_id m = {{INIT_KILL, sizeof(m), 0}, c->id};
 
+	/* A channel that is full for now takes it the next time that it is asked. */
 	if (c->hold->channel >= 0 && !c->kill_asked)
-		socket_send(c->hold->channel, &m, sizeof(m), NULL, 0, NULL, 0);
-	c->kill_asked = true;
+		c->kill_asked = socket_send(c->hold->channel, &m, sizeof(m), NULL, 0, NULL, 0) == 0;
 }
 
 /* ---- starting ---- */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define MARK "x-brig-forwarded"
+#define MARK_SIZE (sizeof(MARK ": ") + 64)
 
 static void socket_path(const struct gateway *g, uint32_t index, char out[108])
 {
@@ -62,6 +63,22 @@ bool forward_is_ours(
         const struct gateway *g, const struct config_key *key, struct str container, struct str id)
 {
 	return owner_of(g, key, container, id) == g->options->index;
+}
+
+/*
+ * "x-brig-forwarded: <hex>": only a gateway of this node can write it, so no client makes a request
+ * stay where it does not belong. Derived from the key that all of them share.
+ */
+static void mark_make(const struct gateway *g, char out[MARK_SIZE])
+{
+	const struct str parts[] = {
+	        STR("forwarded"), {(const char *)g->seal_key, sizeof(g->seal_key)}};
+	uint8_t hash[32];
+	char hex[65];
+
+	id_sha256_parts(parts, 2, hash);
+	id_hex(hash, sizeof(hash), hex);
+	str_format(out, MARK_SIZE, MARK ": %s", hex);
 }
 
 /* One request on its way. */
@@ -157,7 +174,8 @@ bool forward_to_owner(struct request *r, struct str container, struct str id)
 	const struct http_fetch_handler h_template = {NULL, on_head, on_data, on_end};
 	struct http_fetch_handler h = h_template;
 	struct buf headers[4] = {BUF_INIT(8192), BUF_INIT(8192), BUF_INIT(8192), BUF_INIT(8192)};
-	const char *list[6] = {MARK ": 1"};
+	char mark[MARK_SIZE];
+	const char *list[6] = {mark};
 	size_t n = 1;
 	uint32_t owner;
 	char path[108], method[16];
@@ -165,7 +183,10 @@ bool forward_to_owner(struct request *r, struct str container, struct str id)
 	struct forward *w;
 	struct error e;
 
-	if (r->g->options->workers < 2 || http_request_header(r->x, MARK).p != NULL)
+	if (r->g->options->workers < 2)
+		return false;
+	mark_make(r->g, mark);
+	if (str_eq_secret(http_request_header(r->x, MARK), str_of(mark + strlen(MARK ": "))))
 		return false;
 	owner = owner_of(r->g, r->key, container, id);
 	if (owner == r->g->options->index)

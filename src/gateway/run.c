@@ -101,6 +101,13 @@ static void command_ended(struct turn_run *t, const struct command_end *end)
 	turn_run_feed(t, &ev);
 }
 
+/* What model and client may read: which step of ours failed, and how, is for the log. */
+static const char *failure_text(const struct error *err)
+{
+	log_text(LOG_WARN, "sandbox_failed", "%s", err->text);
+	return strcmp(err->type, "init") == 0 ? err->text : api_error_text(err);
+}
+
 static void on_end(
         void *ctx, struct command *c, const struct command_end *end, const struct error *err)
 {
@@ -113,7 +120,7 @@ static void on_end(
 		 * rest never ran. */
 		container_release(t->run.hold);
 		t->run.hold = NULL;
-		run_finish(t, err->text);
+		run_finish(t, failure_text(err));
 		return;
 	}
 	struct command_end refused = {.outcome = INIT_EXITED, .code = 126};
@@ -182,8 +189,7 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 	t->run.claiming = false;
 	if (err != NULL) {
 		t->run.hold = NULL;
-		log_text(LOG_WARN, "claim_failed", "%s", err->text);
-		run_finish(t, err->text);
+		run_finish(t, failure_text(err));
 		return;
 	}
 	t->run.started_container = container_hold_how(hold) != SUP_WAS_LIVE;
