@@ -41,6 +41,18 @@
 
 #define FSCONFIG_OVERLAY_SOURCE "root"
 
+/* A copy of a template, made ahead of time: written in one step, mounted in another. */
+struct blank {
+	int fd;        /* the file; -1: none */
+	char name[32]; /* its name in scratch/ */
+	struct image img;
+	int mnt; /* -1: not mounted yet */
+};
+#define BLANK_NONE                                                                                 \
+	{                                                                                          \
+		.fd = -1, .img = IMAGE_NONE, .mnt = -1                                             \
+	}
+
 struct disk {
 	const struct sup_config *cfg;
 	int data;
@@ -56,11 +68,9 @@ struct disk {
 	struct image image_loops[SUP_MAX_IMAGES];
 	uint64_t counter;
 	bool by_path;
-	/* One of each made ahead of time, when there was nothing else to do. */
-	char spare_home[32]; /* its name in scratch/; "": none */
-	struct image spare_scratch;
-	int spare_scratch_mount; /* -1: none */
-	bool spare_failed;       /* until the next sandbox is made */
+	struct blank homes_ahead[SUP_MAX_POOL];
+	uint32_t n_homes_ahead; /* at most the last one is not mounted yet */
+	struct blank scratch_ahead;
 };
 
 /* ---- homes ---- */
@@ -104,28 +114,121 @@ static int image_copy(struct disk *d, int template, char name[32])
 	return steal_fd(fd);
 }
 
-/* A new home, whole or not there, also after power was lost where that is promised. */
-static int home_create(struct disk *d, const char *name)
+/* ---- made ahead of time ---- */
+
+static int blank_copy(struct disk *d, int template, struct blank *ret)
 {
-	char made[32];
-	_cleanup_close_ int fd = -1;
-	if (d->spare_home[0]) {
-		memcpy(made, d->spare_home, sizeof(made));
-		d->spare_home[0] = '\0';
-		fd = openat(d->scratch, made, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	struct blank b = BLANK_NONE;
+	b.fd = image_copy(d, template, b.name);
+	if (b.fd < 0)
+		return b.fd;
+	/* Only begun: whoever mounts it a little later finds it written. */
+	sync_file_range(b.fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+	*ret = b;
+	return 0;
+}
+
+/* On failure it is gone. */
+static int blank_mount(struct disk *d, struct blank *b, bool lasting, struct fail *f)
+{
+	int r = image_attach(b->fd, false, &b->img);
+	if (r < 0) {
+		fail_set(f, SUP_E_SYSTEM, r, "loop device");
+	} else {
+		b->mnt = image_mount_ext4(&b->img, lasting);
+		if (b->mnt >= 0)
+			return 0;
+		fail_set(f, SUP_E_SYSTEM, b->mnt, lasting ? "mount home" : "mount scratch");
 	}
-	if (fd < 0)
-		fd = image_copy(d, d->home_template, made);
-	if (fd < 0)
-		return fd;
-	if ((d->cfg->durable_power && fsync(fd) < 0) ||
-	        renameat(d->scratch, made, d->homes, name) < 0 ||
+	sys_close(&b->img.fd);
+	sys_close(&b->fd);
+	unlinkat(d->scratch, b->name, 0);
+	return -1;
+}
+
+int disk_make_home(struct disk *d, struct fail *f)
+{
+	struct blank *last = d->n_homes_ahead ? &d->homes_ahead[d->n_homes_ahead - 1] : NULL;
+	if (last && last->mnt < 0) {
+		if (blank_mount(d, last, true, f) == 0)
+			return 0;
+		d->n_homes_ahead--;
+		return -1;
+	}
+	if (d->n_homes_ahead == SUP_MAX_POOL)
+		return 0;
+	int r = blank_copy(d, d->home_template, &d->homes_ahead[d->n_homes_ahead]);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "make home");
+	d->n_homes_ahead++;
+	return 0;
+}
+
+uint32_t disk_homes_made(const struct disk *d)
+{
+	uint32_t n = d->n_homes_ahead;
+	return n && d->homes_ahead[n - 1].mnt < 0 ? n - 1 : n;
+}
+
+int disk_make_scratch(struct disk *d, struct fail *f)
+{
+	if (d->scratch_ahead.fd >= 0)
+		return 0;
+	int r = blank_copy(d, d->scratch_template, &d->scratch_ahead);
+	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "make scratch") : 0;
+}
+
+bool disk_scratch_made(const struct disk *d)
+{
+	return d->scratch_ahead.fd >= 0;
+}
+
+static void ahead_free(struct disk *d)
+{
+	for (uint32_t i = 0; i < d->n_homes_ahead; i++) {
+		struct blank *b = &d->homes_ahead[i];
+		sys_close(&b->mnt);
+		for (int k = 0; k < 1000 && !image_release(&b->img); k++)
+			usleep(1000);
+		sys_close(&b->fd);
+	}
+	d->n_homes_ahead = 0;
+	sys_close(&d->scratch_ahead.fd);
+}
+
+/* ---- homes, mounted ---- */
+
+/* A blank one, mounted if there is such a one. */
+static int home_take(struct disk *d, struct blank *ret)
+{
+	uint32_t made = disk_homes_made(d);
+	if (d->n_homes_ahead == 0)
+		return blank_copy(d, d->home_template, ret);
+	struct blank *b = &d->homes_ahead[made ? made - 1 : 0];
+	*ret = *b;
+	*b = d->homes_ahead[--d->n_homes_ahead]; /* the one that is not mounted stays last */
+	return 0;
+}
+
+/* A new home, whole or not there, also after power was lost where that is promised. */
+static int home_create(struct disk *d, const char *name, struct blank *ret)
+{
+	struct blank b;
+	int r = home_take(d, &b);
+	if (r < 0)
+		return r;
+	if ((d->cfg->durable_power && fsync(b.fd) < 0) ||
+	        renameat(d->scratch, b.name, d->homes, name) < 0 ||
 	        (d->cfg->durable_power && fsync(d->homes) < 0)) {
-		int errnum = errno;
-		unlinkat(d->scratch, made, 0);
-		return -errnum;
+		r = -errno;
+		unlinkat(d->scratch, b.name, 0);
+		sys_close(&b.mnt);
+		sys_close(&b.img.fd);
+		sys_close(&b.fd);
+		return r;
 	}
-	return steal_fd(fd);
+	*ret = b;
+	return 0;
 }
 
 int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, struct image *ret,
@@ -134,27 +237,30 @@ int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, 
 	char name[80];
 	home_name(name, key);
 	bool created = false;
-	_cleanup_close_ int fd = openat(d->homes, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0 && errno == ENOENT) {
+	struct blank b = BLANK_NONE;
+	b.fd = openat(d->homes, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (b.fd < 0 && errno == ENOENT) {
+		int r = home_create(d, name, &b);
+		if (r < 0)
+			return fail_set(f, SUP_E_SYSTEM, r, "make home");
 		created = true;
-		fd = home_create(d, name);
-		if (fd < 0)
-			return fail_set(f, SUP_E_SYSTEM, fd, "make home");
 	}
+	_cleanup_close_ int fd = b.fd, mnt = b.mnt;
 	if (fd < 0)
 		return fail_set(f, SUP_E_HOME, errno, "open home");
-	struct image img = IMAGE_NONE;
-	int r = image_attach(fd, false, &img);
-	if (r < 0)
-		return fail_set(f, SUP_E_SYSTEM, r, "loop device of home");
-	_cleanup_close_ int mnt = image_mount_ext4(&img, true);
 	if (mnt < 0) {
-		int errnum = mnt;
-		sys_close(&img.fd);
-		return fail_set(f, SUP_E_HOME, errnum, "mount home");
+		int r = image_attach(fd, false, &b.img);
+		if (r < 0)
+			return fail_set(f, SUP_E_SYSTEM, r, "loop device of home");
+		mnt = image_mount_ext4(&b.img, true);
+		if (mnt < 0) {
+			int errnum = mnt;
+			sys_close(&b.img.fd);
+			return fail_set(f, SUP_E_HOME, errnum, "mount home");
+		}
 	}
-	*ret = img; /* from here on there is a mount, which the caller sees to the end */
-	r = image_map_mount(mnt, userns, 0);
+	*ret = b.img; /* from here on there is a mount, which the caller sees to the end */
+	int r = image_map_mount(mnt, userns, 0);
 	if (r < 0)
 		return fail_set(f, SUP_E_SYSTEM, r, "map ids of home");
 	*ret_mount = steal_fd(mnt);
@@ -323,46 +429,19 @@ static int overlay_mount(struct disk *d, int lower, int scratch)
 	return overlay_by_path(d, lower, scratch);
 }
 
-static int scratch_make(struct disk *d, struct image *ret, int *ret_mount, struct fail *f)
+static int scratch_mount(struct disk *d, struct image *ret, int *ret_mount, struct fail *f)
 {
-	char name[32];
-	_cleanup_close_ int fd = image_copy(d, d->scratch_template, name);
-	if (fd < 0)
-		return fail_set(f, SUP_E_SYSTEM, fd, "make scratch");
-	unlinkat(d->scratch, name, 0);
-	struct image img = IMAGE_NONE;
-	int r = image_attach(fd, false, &img);
-	if (r < 0)
-		return fail_set(f, SUP_E_SYSTEM, r, "loop device of scratch");
-	int mnt = image_mount_ext4(&img, false);
-	if (mnt < 0) {
-		sys_close(&img.fd);
-		return fail_set(f, SUP_E_SYSTEM, mnt, "mount scratch");
-	}
-	*ret = img;
-	*ret_mount = mnt;
+	if (disk_make_scratch(d, f) < 0)
+		return -1;
+	struct blank b = d->scratch_ahead;
+	d->scratch_ahead = (struct blank)BLANK_NONE;
+	if (blank_mount(d, &b, false, f) < 0)
+		return -1;
+	unlinkat(d->scratch, b.name, 0);
+	sys_close(&b.fd);
+	*ret = b.img;
+	*ret_mount = b.mnt;
 	return 0;
-}
-
-bool disk_wants_spare(const struct disk *d)
-{
-	return d->stage >= 0 && !d->spare_failed &&
-	       (!d->spare_home[0] || d->spare_scratch_mount < 0);
-}
-
-void disk_make_spare(struct disk *d)
-{
-	struct fail f;
-	if (d->spare_scratch_mount < 0) {
-		d->spare_failed =
-		        scratch_make(d, &d->spare_scratch, &d->spare_scratch_mount, &f) < 0;
-		return;
-	}
-	/* Written out now, it need not be when it is attached. */
-	_cleanup_close_ int fd = image_copy(d, d->home_template, d->spare_home);
-	d->spare_failed = fd < 0 || fdatasync(fd) < 0;
-	if (fd < 0)
-		d->spare_home[0] = '\0';
 }
 
 int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct image *ret,
@@ -374,14 +453,9 @@ int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, str
 	        clone_mount(d, name, userns, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (lower < 0)
 		return fail_set(f, SUP_E_SYSTEM, lower, "clone base image");
-	_cleanup_close_ int scratch = steal_fd(d->spare_scratch_mount);
-	d->spare_failed = false;
-	if (scratch >= 0) {
-		*ret = d->spare_scratch;
-		d->spare_scratch.fd = -1;
-	} else if (scratch_make(d, ret, &scratch, f) < 0) {
+	_cleanup_close_ int scratch = -1;
+	if (scratch_mount(d, ret, &scratch, f) < 0)
 		return -1;
-	}
 	if (fchownat(scratch, "up", owner, owner, 0) < 0 ||
 	        fchownat(scratch, "wk", owner, owner, 0) < 0)
 		return fail_set(f, SUP_E_SYSTEM, errno, "give scratch to the lease");
@@ -601,8 +675,8 @@ int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err
 	        .trash = -1,
 	        .stage = -1,
 	        .home_template = -1,
-	        .scratch_template = -1};
-	d->spare_scratch.fd = d->spare_scratch_mount = -1;
+	        .scratch_template = -1,
+	        .scratch_ahead = BLANK_NONE};
 	for (int i = 0; i < SUP_MAX_IMAGES; i++)
 		d->image_loops[i].fd = -1;
 	int r = disk_fill(d, err);
@@ -624,9 +698,7 @@ struct disk *disk_free(struct disk *d)
 		sys_close(&d->stage);
 		umount2(path, MNT_DETACH);
 	}
-	sys_close(&d->spare_scratch_mount);
-	for (int i = 0; i < 1000 && !image_release(&d->spare_scratch); i++)
-		usleep(1000);
+	ahead_free(d);
 	if (d->scratch >= 0)
 		folder_empty(d->scratch);
 	for (int i = 0; i < SUP_MAX_IMAGES; i++)

@@ -2,8 +2,9 @@
  * Everything of a sandbox that lies on disk: base images, homes, scratch layers, templates.
  *
  * Data folder: images/NAME (erofs), homes/<hex of key>.img, scratch/ (emptied at start; a scratch
- * image has a name only while it is made), templates/, trash/ (homes on their way out), mnt/ (a
- * tmpfs of our private mount namespace). All of it belongs to root, mode 0700.
+ * image has a name only while it is made, a home made ahead until it is a container's), templates/,
+ * trash/ (homes on their way out), mnt/ (a tmpfs of our private mount namespace). All of it belongs
+ * to root, mode 0700.
  *
  * Mounts are made by descriptor and never attached here: a sandbox's mounts live in the sandbox's
  * own mount namespace and go with its last process. What stays with us is the loop device, held
@@ -47,10 +48,13 @@ int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, str
 /* A detached, read-only mount of device nodes of its own, ids mapped by `userns`. */
 int disk_dev_mount(int userns, int *ret_mount, struct fail *f);
 
-/* A home and a scratch layer may be made ahead of time, in moments with nothing else to do: while
- * disk_wants_spare, each call makes one. */
-bool disk_wants_spare(const struct disk *d);
-void disk_make_spare(struct disk *d);
+/* Made ahead of time, in moments with nothing else to do: homes, up to SUP_MAX_POOL, that await a
+ * name, and one scratch image. Each call is one step of at most a few ms; 0, or -1 with f. A home
+ * takes two, the copy and the mount, best some time apart: the copy is written meanwhile. */
+int disk_make_home(struct disk *d, struct fail *f);
+uint32_t disk_homes_made(const struct disk *d); /* how many are mounted */
+int disk_make_scratch(struct disk *d, struct fail *f);
+bool disk_scratch_made(const struct disk *d);
 
 enum disk_room { DISK_ROOMY, DISK_RESERVE, DISK_HALF_RESERVE };
 /* Whether free space is under the reserve (5 % or 2 GiB, the larger), or under half of it. */
