@@ -31,6 +31,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -40,18 +41,6 @@
 #include <unistd.h>
 
 #define FSCONFIG_OVERLAY_SOURCE "root"
-
-/* A copy of a template, made ahead of time: written in one step, mounted in another. */
-struct blank {
-	int fd;        /* the file; -1: none */
-	char name[32]; /* its name in scratch/ */
-	struct image img;
-	int mnt; /* -1: not mounted yet */
-};
-#define BLANK_NONE                                                                                 \
-	{                                                                                          \
-		.fd = -1, .img = IMAGE_NONE, .mnt = -1                                             \
-	}
 
 struct disk {
 	const struct sup_config *cfg;
@@ -68,9 +57,8 @@ struct disk {
 	struct image image_loops[SUP_MAX_IMAGES];
 	uint64_t counter;
 	bool by_path;
-	struct blank homes_ahead[SUP_MAX_POOL];
-	uint32_t n_homes_ahead; /* at most the last one is not mounted yet */
-	struct blank scratch_ahead;
+	struct disk_home ahead[SUP_MAX_POOL]; /* homes that await a name */
+	uint32_t n_ahead;
 };
 
 /* ---- homes ---- */
@@ -101,7 +89,7 @@ uint64_t disk_home_used(const struct disk *d, const uint8_t key[SUP_KEY_LEN])
 /* A new image under a name of its own in scratch/. */
 static int image_copy(struct disk *d, int template, char name[32])
 {
-	str_format(name, 32, "new-%llu", (unsigned long long)++d->counter);
+	str_format(name, 32, "%d-%llu", (int)getpid(), (unsigned long long)++d->counter);
 	_cleanup_close_ int fd =
 	        openat(d->scratch, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -116,118 +104,91 @@ static int image_copy(struct disk *d, int template, char name[32])
 
 /* ---- made ahead of time ---- */
 
-static int blank_copy(struct disk *d, int template, struct blank *ret)
+int disk_home_make(struct disk *d, struct disk_home *ret, struct fail *f)
 {
-	struct blank b = BLANK_NONE;
-	b.fd = image_copy(d, template, b.name);
-	if (b.fd < 0)
-		return b.fd;
-	/* Only begun: whoever mounts it a little later finds it written. */
-	sync_file_range(b.fd, 0, 0, SYNC_FILE_RANGE_WRITE);
-	*ret = b;
-	return 0;
-}
-
-/* On failure it is gone. */
-static int blank_mount(struct disk *d, struct blank *b, bool lasting, struct fail *f)
-{
-	int r = image_attach(b->fd, false, &b->img);
+	struct disk_home home = DISK_HOME_NONE;
+	home.fd = image_copy(d, d->home_template, home.name);
+	if (home.fd < 0)
+		return fail_set(f, SUP_E_SYSTEM, home.fd, "make home");
+	int r = image_attach(home.fd, false, &home.img);
+	if (r < 0)
+		fail_set(f, SUP_E_SYSTEM, r, "loop device of home");
+	else if ((home.mnt = image_mount_ext4(&home.img, true)) < 0)
+		r = fail_set(f, SUP_E_SYSTEM, home.mnt, "mount home");
 	if (r < 0) {
-		fail_set(f, SUP_E_SYSTEM, r, "loop device");
-	} else {
-		b->mnt = image_mount_ext4(&b->img, lasting);
-		if (b->mnt >= 0)
-			return 0;
-		fail_set(f, SUP_E_SYSTEM, b->mnt, lasting ? "mount home" : "mount scratch");
-	}
-	sys_close(&b->img.fd);
-	sys_close(&b->fd);
-	unlinkat(d->scratch, b->name, 0);
-	return -1;
-}
-
-int disk_make_home(struct disk *d, struct fail *f)
-{
-	struct blank *last = d->n_homes_ahead ? &d->homes_ahead[d->n_homes_ahead - 1] : NULL;
-	if (last && last->mnt < 0) {
-		if (blank_mount(d, last, true, f) == 0)
-			return 0;
-		d->n_homes_ahead--;
+		home.mnt = -1;
+		disk_home_drop(d, &home);
 		return -1;
 	}
-	if (d->n_homes_ahead == SUP_MAX_POOL)
-		return 0;
-	int r = blank_copy(d, d->home_template, &d->homes_ahead[d->n_homes_ahead]);
-	if (r < 0)
-		return fail_set(f, SUP_E_SYSTEM, r, "make home");
-	d->n_homes_ahead++;
+	*ret = home;
 	return 0;
 }
 
-uint32_t disk_homes_made(const struct disk *d)
+void disk_home_drop(struct disk *d, struct disk_home *home)
 {
-	uint32_t n = d->n_homes_ahead;
-	return n && d->homes_ahead[n - 1].mnt < 0 ? n - 1 : n;
+	sys_close(&home->mnt);
+	sys_close(&home->img.fd); /* no one else knows the image: nothing to wait for */
+	sys_close(&home->fd);
+	unlinkat(d->scratch, home->name, 0);
 }
 
-int disk_make_scratch(struct disk *d, struct fail *f)
+void disk_home_keep(struct disk *d, const struct disk_home *home)
 {
-	if (d->scratch_ahead.fd >= 0)
-		return 0;
-	int r = blank_copy(d, d->scratch_template, &d->scratch_ahead);
-	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "make scratch") : 0;
+	if (d->n_ahead == SUP_MAX_POOL)
+		BUG("more homes than can be kept");
+	d->ahead[d->n_ahead++] = *home;
 }
 
-bool disk_scratch_made(const struct disk *d)
+uint32_t disk_homes_kept(const struct disk *d)
 {
-	return d->scratch_ahead.fd >= 0;
+	return d->n_ahead;
 }
 
-static void ahead_free(struct disk *d)
+static int compare_fd(const void *a, const void *b)
 {
-	for (uint32_t i = 0; i < d->n_homes_ahead; i++) {
-		struct blank *b = &d->homes_ahead[i];
-		sys_close(&b->mnt);
-		for (int k = 0; k < 1000 && !image_release(&b->img); k++)
-			usleep(1000);
-		sys_close(&b->fd);
+	int x = *(const int *)a, y = *(const int *)b;
+	return (x > y) - (x < y);
+}
+
+int disk_become_maker(struct disk *d, int other)
+{
+	int keep[] = {d->scratch, d->home_template, d->scratch_template, other};
+	unsigned int from = 3;
+	char path[sizeof(d->cfg->data) + 8];
+	qsort(keep, sizeof(keep) / sizeof(keep[0]), sizeof(keep[0]), compare_fd);
+	for (size_t i = 0; i < sizeof(keep) / sizeof(keep[0]); i++) {
+		if ((unsigned int)keep[i] > from)
+			close_range(from, (unsigned int)keep[i] - 1, 0);
+		from = (unsigned int)keep[i] + 1;
 	}
-	d->n_homes_ahead = 0;
-	sys_close(&d->scratch_ahead.fd);
+	close_range(from, ~0U, 0);
+	if (unshare(CLONE_NEWNS) < 0)
+		return -errno;
+	str_format(path, sizeof(path), "%s/mnt", d->cfg->data);
+	d->stage = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return d->stage < 0 ? -errno : 0;
 }
 
 /* ---- homes, mounted ---- */
 
-/* A blank one, mounted if there is such a one. */
-static int home_take(struct disk *d, struct blank *ret)
-{
-	uint32_t made = disk_homes_made(d);
-	if (d->n_homes_ahead == 0)
-		return blank_copy(d, d->home_template, ret);
-	struct blank *b = &d->homes_ahead[made ? made - 1 : 0];
-	*ret = *b;
-	*b = d->homes_ahead[--d->n_homes_ahead]; /* the one that is not mounted stays last */
-	return 0;
-}
-
 /* A new home, whole or not there, also after power was lost where that is promised. */
-static int home_create(struct disk *d, const char *name, struct blank *ret)
+static int home_create(struct disk *d, const char *name, struct disk_home *ret)
 {
-	struct blank b;
-	int r = home_take(d, &b);
-	if (r < 0)
-		return r;
-	if ((d->cfg->durable_power && fsync(b.fd) < 0) ||
-	        renameat(d->scratch, b.name, d->homes, name) < 0 ||
+	struct disk_home home = DISK_HOME_NONE;
+	if (d->n_ahead)
+		home = d->ahead[--d->n_ahead];
+	else
+		home.fd = image_copy(d, d->home_template, home.name);
+	if (home.fd < 0)
+		return home.fd;
+	if ((d->cfg->durable_power && fsync(home.fd) < 0) ||
+	        renameat(d->scratch, home.name, d->homes, name) < 0 ||
 	        (d->cfg->durable_power && fsync(d->homes) < 0)) {
-		r = -errno;
-		unlinkat(d->scratch, b.name, 0);
-		sys_close(&b.mnt);
-		sys_close(&b.img.fd);
-		sys_close(&b.fd);
-		return r;
+		int errnum = errno;
+		disk_home_drop(d, &home);
+		return -errnum;
 	}
-	*ret = b;
+	*ret = home;
 	return 0;
 }
 
@@ -237,29 +198,29 @@ int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, 
 	char name[80];
 	home_name(name, key);
 	bool created = false;
-	struct blank b = BLANK_NONE;
-	b.fd = openat(d->homes, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (b.fd < 0 && errno == ENOENT) {
-		int r = home_create(d, name, &b);
+	struct disk_home home = DISK_HOME_NONE;
+	home.fd = openat(d->homes, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (home.fd < 0 && errno != ENOENT)
+		return fail_set(f, SUP_E_HOME, errno, "open home");
+	if (home.fd < 0) {
+		int r = home_create(d, name, &home);
 		if (r < 0)
 			return fail_set(f, SUP_E_SYSTEM, r, "make home");
 		created = true;
 	}
-	_cleanup_close_ int fd = b.fd, mnt = b.mnt;
-	if (fd < 0)
-		return fail_set(f, SUP_E_HOME, errno, "open home");
+	_cleanup_close_ int fd = home.fd, mnt = home.mnt;
 	if (mnt < 0) {
-		int r = image_attach(fd, false, &b.img);
+		int r = image_attach(fd, false, &home.img);
 		if (r < 0)
 			return fail_set(f, SUP_E_SYSTEM, r, "loop device of home");
-		mnt = image_mount_ext4(&b.img, true);
-		if (mnt < 0) {
-			int errnum = mnt;
-			sys_close(&b.img.fd);
-			return fail_set(f, SUP_E_HOME, errnum, "mount home");
-		}
+		mnt = image_mount_ext4(&home.img, true);
 	}
-	*ret = b.img; /* from here on there is a mount, which the caller sees to the end */
+	if (mnt < 0) {
+		int errnum = mnt;
+		sys_close(&home.img.fd);
+		return fail_set(f, SUP_E_HOME, errnum, "mount home");
+	}
+	*ret = home.img; /* from here on there is a mount, which the caller sees to the end */
 	int r = image_map_mount(mnt, userns, 0);
 	if (r < 0)
 		return fail_set(f, SUP_E_SYSTEM, r, "map ids of home");
@@ -429,18 +390,24 @@ static int overlay_mount(struct disk *d, int lower, int scratch)
 	return overlay_by_path(d, lower, scratch);
 }
 
-static int scratch_mount(struct disk *d, struct image *ret, int *ret_mount, struct fail *f)
+static int scratch_make(struct disk *d, struct image *ret, int *ret_mount, struct fail *f)
 {
-	if (disk_make_scratch(d, f) < 0)
-		return -1;
-	struct blank b = d->scratch_ahead;
-	d->scratch_ahead = (struct blank)BLANK_NONE;
-	if (blank_mount(d, &b, false, f) < 0)
-		return -1;
-	unlinkat(d->scratch, b.name, 0);
-	sys_close(&b.fd);
-	*ret = b.img;
-	*ret_mount = b.mnt;
+	char name[32];
+	_cleanup_close_ int fd = image_copy(d, d->scratch_template, name);
+	if (fd < 0)
+		return fail_set(f, SUP_E_SYSTEM, fd, "make scratch");
+	unlinkat(d->scratch, name, 0);
+	struct image img = IMAGE_NONE;
+	int r = image_attach(fd, false, &img);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "loop device of scratch");
+	int mnt = image_mount_ext4(&img, false);
+	if (mnt < 0) {
+		sys_close(&img.fd);
+		return fail_set(f, SUP_E_SYSTEM, mnt, "mount scratch");
+	}
+	*ret = img;
+	*ret_mount = mnt;
 	return 0;
 }
 
@@ -454,7 +421,7 @@ int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, str
 	if (lower < 0)
 		return fail_set(f, SUP_E_SYSTEM, lower, "clone base image");
 	_cleanup_close_ int scratch = -1;
-	if (scratch_mount(d, ret, &scratch, f) < 0)
+	if (scratch_make(d, ret, &scratch, f) < 0)
 		return -1;
 	if (fchownat(scratch, "up", owner, owner, 0) < 0 ||
 	        fchownat(scratch, "wk", owner, owner, 0) < 0)
@@ -675,8 +642,7 @@ int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err
 	        .trash = -1,
 	        .stage = -1,
 	        .home_template = -1,
-	        .scratch_template = -1,
-	        .scratch_ahead = BLANK_NONE};
+	        .scratch_template = -1};
 	for (int i = 0; i < SUP_MAX_IMAGES; i++)
 		d->image_loops[i].fd = -1;
 	int r = disk_fill(d, err);
@@ -698,7 +664,13 @@ struct disk *disk_free(struct disk *d)
 		sys_close(&d->stage);
 		umount2(path, MNT_DETACH);
 	}
-	ahead_free(d);
+	for (uint32_t i = 0; i < d->n_ahead; i++) {
+		struct disk_home *home = &d->ahead[i];
+		sys_close(&home->mnt);
+		for (int k = 0; k < 1000 && !image_release(&home->img); k++)
+			usleep(1000);
+		sys_close(&home->fd);
+	}
 	if (d->scratch >= 0)
 		folder_empty(d->scratch);
 	for (int i = 0; i < SUP_MAX_IMAGES; i++)

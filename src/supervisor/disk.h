@@ -48,13 +48,25 @@ int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, str
 /* A detached, read-only mount of device nodes of its own, ids mapped by `userns`. */
 int disk_dev_mount(int userns, int *ret_mount, struct fail *f);
 
-/* Made ahead of time, in moments with nothing else to do: homes, up to SUP_MAX_POOL, that await a
- * name, and one scratch image. Each call is one step of at most a few ms; 0, or -1 with f. A home
- * takes two, the copy and the mount, best some time apart: the copy is written meanwhile. */
-int disk_make_home(struct disk *d, struct fail *f);
-uint32_t disk_homes_made(const struct disk *d); /* how many are mounted */
-int disk_make_scratch(struct disk *d, struct fail *f);
-bool disk_scratch_made(const struct disk *d);
+/* A new home that awaits its name: mounted, its ids not mapped yet. */
+struct disk_home {
+	int fd;        /* the file; -1: none */
+	char name[32]; /* in scratch/ */
+	struct image img;
+	int mnt;
+};
+#define DISK_HOME_NONE                                                                             \
+	{                                                                                          \
+		.fd = -1, .img = IMAGE_NONE, .mnt = -1                                             \
+	}
+int disk_home_make(struct disk *d, struct disk_home *ret, struct fail *f);
+void disk_home_drop(struct disk *d, struct disk_home *home);
+/* Keeps it for the next new container; at most SUP_MAX_POOL. */
+void disk_home_keep(struct disk *d, const struct disk_home *home);
+uint32_t disk_homes_kept(const struct disk *d);
+/* In a child of ours that shall do nothing but disk_home_make and disk_root_mount: closes every
+ * descriptor but standard ones, what these need, and `other`; gets mounts of its own. */
+int disk_become_maker(struct disk *d, int other);
 
 enum disk_room { DISK_ROOMY, DISK_RESERVE, DISK_HALF_RESERVE };
 /* Whether free space is under the reserve (5 % or 2 GiB, the larger), or under half of it. */

@@ -650,6 +650,10 @@ static void container_ready(struct live *l, struct container *c)
 void live_control(struct live *l, uint64_t id)
 {
 	struct container *c;
+	if (id == LIVE_FIRST_ID) {
+		pool_heard(l);
+		return;
+	}
 	TAILQ_FOREACH(c, &l->containers, link)
 	if (c->generation == id)
 		break;
@@ -693,7 +697,7 @@ bool live_reaped(struct live *l, pid_t pid)
 	if (c->sb.pid == pid)
 		break;
 	if (!c)
-		return false;
+		return pool_reaped(l, pid);
 	c->sb.pid = 0;
 	if (c->state == LIVE_STARTING) {
 		fail_set(&c->fail, SUP_E_SYSTEM, 0, "init ended");
@@ -852,12 +856,13 @@ void live_stop(struct live *l)
 	l->stopping = true;
 	TAILQ_FOREACH(c, &l->containers, link)
 	container_end(l, c, SUP_END_ASKED);
+	pool_close(l);
 	queue_run(l);
 }
 
 bool live_empty(const struct live *l)
 {
-	return TAILQ_EMPTY(&l->containers);
+	return TAILQ_EMPTY(&l->containers) && l->pool.maker.pid == 0;
 }
 
 struct live *live_free(struct live *l)

@@ -23,7 +23,7 @@ struct live_out {
 	void *ctx;
 };
 
-#define LIVE_FIRST_ID 1000 /* ids given to watch are at least this */
+#define LIVE_FIRST_ID 1000 /* ids given to watch are at least this (which is the pool's own) */
 
 /* host may be NULL: `sandbox: off`; then every request fails with that. */
 struct live *live_new(

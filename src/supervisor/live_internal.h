@@ -5,6 +5,7 @@
 #define BRIG_SUPERVISOR_LIVE_INTERNAL_H
 
 #include "supervisor/live.h"
+#include "supervisor/maker.h"
 
 #include <sys/queue.h>
 
@@ -64,6 +65,7 @@ struct pool {
 	uint32_t asked_at;
 	uint32_t failures; /* in a row */
 	uint64_t next_ms;  /* nothing is made before */
+	struct maker maker;
 };
 
 struct live {
@@ -107,6 +109,11 @@ bool pool_evict(struct live *l);
 void pool_prepared(struct live *l, struct container *c);
 /* One failed or died, and is ending now. */
 void pool_lost(struct live *l, struct container *c, const struct fail *f);
+/* The maker's socket is readable; a child that is no sandbox's has ended (false: not the maker). */
+void pool_heard(struct live *l);
+bool pool_reaped(struct live *l, pid_t pid);
+/* Nothing is made any more, and the maker ends. */
+void pool_close(struct live *l);
 /* When there is a step to make: now or earlier, or UINT64_MAX. */
 uint64_t pool_due(const struct live *l, uint64_t now);
 void pool_step(struct live *l);

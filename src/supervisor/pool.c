@@ -7,9 +7,11 @@
  * that exists mounts that one instead. A sandbox is taken once and ends as any other does.
  *
  * The loop calls pool_step when it has nothing else to do, and never while a claim is on its way;
- * each call makes one step of a few milliseconds at most. After a start there is a pause, so that
- * its first command has the processors, unless the pool is empty. A claim may take a sandbox that
- * is half made: it does the rest itself.
+ * each call makes one step. What waits for a disk, homes and roots, is ordered from the maker, a
+ * process of its own (maker.c), one at a time; the steps that are left take a millisecond or two.
+ * After a start there is a pause, so that its first command has the processors, unless the pool is
+ * empty. A claim may take a sandbox that is half made: it does the rest itself, and a root that
+ * comes too late for it is thrown away.
  *
  * Which image the next one is for follows demand: of the last `size` starts a ring is kept, and the
  * pool holds as many for an image as the ring does. What there is too much of makes room for what
@@ -33,6 +35,7 @@ void pool_open(struct live *l)
 {
 	uint32_t most = l->limit / 4;
 	l->pool.size = l->cfg->pool < most ? l->cfg->pool : most;
+	l->pool.maker = (struct maker)MAKER_NONE;
 	if (l->host)
 		LOG(LOG_INFO, "pool", LOG_N("live", l->limit), LOG_N("size", l->pool.size));
 }
@@ -166,12 +169,25 @@ bool pool_evict(struct live *l)
 	return least;
 }
 
-/* Whether there is a step to make, were it time: a sandbox to finish, begin or exchange, a home. */
-static bool is_lacking(const struct live *l, const struct counts *n)
+/* ---- steps ---- */
+
+enum step { STEP_NONE, STEP_EXCHANGE, STEP_BEGIN, STEP_ROOT, STEP_HOME };
+
+/* What is to be made next, were it time. Sandboxes and homes in turn; what the maker has to make
+ * waits for it. */
+static enum step next_step(const struct live *l, const struct counts *n)
 {
-	if (n->half_made || disk_homes_made(l->host->disk) < l->pool.size)
-		return true;
-	return image_lacking(n) >= 0 && (n->all >= l->pool.size || l->n_containers < l->limit);
+	bool idle = !l->pool.maker.busy;
+	uint32_t homes = disk_homes_kept(l->host->disk);
+	if (image_lacking(n) >= 0 && n->all >= l->pool.size)
+		return STEP_EXCHANGE;
+	if (idle && n->half_made)
+		return STEP_ROOT;
+	if (idle && homes < l->pool.size && homes < n->all)
+		return STEP_HOME;
+	if (!n->half_made && image_lacking(n) >= 0 && l->n_containers < l->limit)
+		return STEP_BEGIN;
+	return idle && homes < l->pool.size ? STEP_HOME : STEP_NONE;
 }
 
 uint64_t pool_due(const struct live *l, uint64_t now)
@@ -179,7 +195,7 @@ uint64_t pool_due(const struct live *l, uint64_t now)
 	if (!l->host || l->pool.size == 0 || l->stopping || !TAILQ_EMPTY(&l->queue))
 		return UINT64_MAX;
 	struct counts n = count(l);
-	if (n.starting || !is_lacking(l, &n))
+	if (n.starting || next_step(l, &n) == STEP_NONE)
 		return UINT64_MAX;
 	return l->pool.next_ms;
 }
@@ -198,15 +214,6 @@ static int begin(struct live *l, uint32_t image, struct fail *f)
 	return r;
 }
 
-static int finish(struct live *l, struct container *c, struct fail *f)
-{
-	int r = sandbox_root(l->host, &c->sb, c->is.image, f);
-	c->due_ms = clock_mono_ms() + START_LIMIT_MS;
-	if (r < 0)
-		container_end(l, c, SUP_END_INIT_DIED);
-	return r;
-}
-
 /* One of an image that there is too much of goes. */
 static void exchange(struct live *l, const struct counts *n)
 {
@@ -218,31 +225,120 @@ static void exchange(struct live *l, const struct counts *n)
 		container_end(l, c, SUP_END_EVICTED);
 }
 
+static int maker_ready(struct live *l, struct fail *f)
+{
+	struct maker *m = &l->pool.maker;
+	if (m->sock >= 0)
+		return 0;
+	if (m->pid > 0) /* killed, and not reaped yet */
+		return fail_set(f, SUP_E_SYSTEM, EBUSY, "start maker");
+	if (maker_start(m, l->host->disk, f) < 0)
+		return -1;
+	if (l->out.watch(l->out.ctx, m->sock, LIVE_FIRST_ID) == 0)
+		return 0;
+	fail_set(f, SUP_E_SYSTEM, errno, "watch maker");
+	maker_stop(m);
+	return -1;
+}
+
+static int order(struct live *l, const struct container *c, struct fail *f)
+{
+	if (maker_ready(l, f) < 0)
+		return -1;
+	struct maker *m = &l->pool.maker;
+	int r = c ? maker_order_root(m, c->generation, c->is.image, c->sb.userns,
+	                    sup_uid_lease(l->cfg, c->sb.lease))
+	          : maker_order_home(m);
+	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "order from maker") : 0;
+}
+
 void pool_step(struct live *l)
 {
 	struct fail f;
-	struct disk *disk = l->host->disk;
 	struct counts n = count(l);
-	int image = image_lacking(&n), r;
-	bool room = n.all < l->pool.size && l->n_containers < l->limit && image >= 0;
-	if (disk_room(disk) != DISK_ROOMY) {
+	int r = 0;
+	if (disk_room(l->host->disk) != DISK_ROOMY) {
 		l->pool.next_ms = clock_mono_ms() + FIRST_RETRY_MS;
 		return;
 	}
-	if (image >= 0 && n.all >= l->pool.size) {
+	switch (next_step(l, &n)) {
+	case STEP_NONE:
+		break;
+	case STEP_EXCHANGE:
 		exchange(l, &n);
-		return;
+		break;
+	case STEP_BEGIN:
+		r = begin(l, (uint32_t)image_lacking(&n), &f);
+		break;
+	case STEP_ROOT:
+		r = order(l, n.half_made, &f);
+		break;
+	case STEP_HOME:
+		r = order(l, NULL, &f);
+		break;
 	}
-	if ((n.half_made || room) && !disk_scratch_made(disk))
-		r = disk_make_scratch(disk, &f);
-	else if (n.half_made)
-		r = finish(l, n.half_made, &f);
-	else if (room && n.all <= disk_homes_made(disk))
-		r = begin(l, (uint32_t)image, &f);
-	else if (disk_homes_made(disk) < l->pool.size)
-		r = disk_make_home(disk, &f);
-	else
-		r = room ? begin(l, (uint32_t)image, &f) : 0;
 	if (r < 0)
 		back_off(l, &f);
+}
+
+/* ---- the maker ---- */
+
+static void take_root(struct live *l, struct maker_made *made)
+{
+	struct container *c;
+	TAILQ_FOREACH(c, &l->containers, link)
+	if (c->generation == made->id)
+		break;
+	struct fail f;
+	if (!c || c->state != LIVE_POOLED || c->sb.has_root) {
+		sys_close(&made->scratch.fd); /* no one else knows the image: nothing to wait for */
+	} else {
+		c->due_ms = clock_mono_ms() + START_LIMIT_MS;
+		if (sandbox_give_root(&c->sb, &made->scratch, made->root, &f) < 0)
+			pool_lost(l, c, &f);
+	}
+	sys_close(&made->root);
+}
+
+static void maker_gone(struct live *l)
+{
+	struct fail f;
+	if (l->pool.maker.sock < 0)
+		return;
+	l->out.unwatch(l->out.ctx, l->pool.maker.sock);
+	maker_stop(&l->pool.maker);
+	fail_set(&f, SUP_E_SYSTEM, 0, "maker ended");
+	back_off(l, &f);
+}
+
+void pool_heard(struct live *l)
+{
+	struct maker_made made;
+	int r = l->pool.maker.sock < 0 ? 0 : maker_read(&l->pool.maker, &made);
+	if (r < 0)
+		maker_gone(l);
+	if (r <= 0)
+		return;
+	if (made.failed)
+		back_off(l, &made.f);
+	else if (made.what == MAKER_ROOT)
+		take_root(l, &made);
+	else
+		disk_home_keep(l->host->disk, &made.home);
+}
+
+bool pool_reaped(struct live *l, pid_t pid)
+{
+	if (pid <= 0 || pid != l->pool.maker.pid)
+		return false;
+	maker_gone(l);
+	l->pool.maker.pid = 0;
+	return true;
+}
+
+void pool_close(struct live *l)
+{
+	if (l->pool.maker.sock >= 0)
+		l->out.unwatch(l->out.ctx, l->pool.maker.sock);
+	maker_stop(&l->pool.maker);
 }

@@ -250,10 +250,17 @@ int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb,
 
 int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, struct fail *f)
 {
+	struct image scratch;
 	_cleanup_close_ int root = -1;
-	if (disk_root_mount(h->disk, image, sb->userns, sup_uid_lease(h->cfg, sb->lease),
-	            &sb->scratch, &root, f) < 0)
+	if (disk_root_mount(h->disk, image, sb->userns, sup_uid_lease(h->cfg, sb->lease), &scratch,
+	            &root, f) < 0)
 		return -1;
+	return sandbox_give_root(sb, &scratch, root, f);
+}
+
+int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root, struct fail *f)
+{
+	sb->scratch = *scratch;
 	sys_close(&sb->userns);
 	struct init_header msg = {.op = INIT_ROOT, .size = sizeof(msg)};
 	int r = sys_send(sb->control, &msg, sizeof(msg), &root, 1);
