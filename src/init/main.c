@@ -3,11 +3,11 @@
  *
  * Theory of operation. One process, one thread. The supervisor's child execs it in new namespaces,
  * as uid 0 of the user namespace, with the control socket as descriptor 3. Set-up is a straight
- * line that may block: SETUP, ROOT, PREPARED, CLAIM, READY. From then on there is one loop that never
- * blocks: the control socket brings channels, channels bring commands (command.c), SIGCHLD brings
- * deaths. As pid 1 it reaps whoever is left over. It trusts the supervisor and the gateway to be
- * well-meaning, not to be right; the guest it does not trust at all, and shares nothing with but a
- * wait status.
+ * line that may block: SETUP, ROOT, PREPARED, CLAIM, READY. From then on there is one loop that
+ * never blocks: the control socket brings channels, channels bring commands (command.c), SIGCHLD
+ * brings deaths. As pid 1 it reaps whoever is left over. It trusts the supervisor and the gateway
+ * to be well-meaning, not to be right; the guest it does not trust at all, and shares nothing with
+ * but a wait status.
  *
  * It ends when the control socket does, and the kernel ends everything inside with it.
  */
@@ -19,6 +19,7 @@
 #include "init/message.h"
 #include "init/procfiles.h"
 #include "init/setup.h"
+#include "init/warm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -222,6 +223,7 @@ static void close_others(const struct command_setup *s, int run)
 
 	keep[n++] = INIT_CONTROL_FD;
 	keep[n++] = run;
+	keep[n++] = leaf_kept();
 	keep[n++] = s->oom;
 	keep[n++] = s->home;
 	keep[n++] = loop.epoll;
@@ -260,6 +262,9 @@ static int prepare(struct message *m, struct command_setup *commands)
 		rc = loop_add(loop.signals, LOOP_SIGNALS, 0);
 	if (rc < 0)
 		broken("epoll", -rc);
+	rc = leaf_open(run, commands->cgroups, commands->init_uid);
+	if (rc < 0)
+		broken("leaf", -rc);
 	return run;
 }
 
@@ -280,6 +285,7 @@ int main(void)
 		broken("identity", EPERM);
 	run = prepare(&m, &commands);
 	answer(INIT_PREPARED);
+	warm_names(INIT_CONTROL_FD);
 
 	c = expect(&m, INIT_CLAIM, sizeof *c, 1);
 	if (!claim_is_sound(c))
@@ -292,7 +298,6 @@ int main(void)
 	rc = confine_init(commands.init_uid, run, &step);
 	if (rc < 0)
 		broken(step, -rc);
-	leaf_open(run, commands.cgroups);
 	command_open(&commands);
 	umask(022);
 	answer(INIT_READY);

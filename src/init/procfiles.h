@@ -1,8 +1,9 @@
 /*
  * The few files of /proc that would show the host instead of the container: meminfo, cpuinfo, stat,
- * uptime, loadavg, version, cmdline, swaps, boot_id and core_pattern. Each is a small file of init's own, bound read-only over
- * /proc's, and rewritten when a command starts. What they say about time used comes from the `run`
- * group (v2) or from reaped children, about memory from the memory group, as far as it can be read.
+ * uptime, loadavg, version, cmdline, swaps, boot_id and core_pattern. Each is a small file of
+ * init's own, bound read-only over /proc's, and rewritten when a command starts. What they say
+ * about time used comes from the `run` group (v2) or from reaped children, about memory from the
+ * memory group, as far as it can be read.
  */
 #ifndef BRIG_INIT_PROCFILES_H
 #define BRIG_INIT_PROCFILES_H
@@ -19,7 +20,8 @@
  */
 int procfiles_prepare(int files, int proc, int run, int oom);
 
-/* Sets what a container has, and starts its clock. */
+/* Sets what a container has, and starts its clock. The files say so from the first
+ * procfiles_write() on. */
 void procfiles_claim(uint32_t memory_mib, uint32_t cpu_milli);
 
 /* Rewrites them. running: commands at this moment; started: since the claim. */

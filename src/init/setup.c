@@ -31,9 +31,10 @@ static struct {
 	int staging;
 	int dev; /* mounts, attached below staging, then below root */
 	int proc;
-	int root;
-	int home;     /* the place for it, O_PATH */
-	int hosts;    /* files of /etc, empty until the claim */
+	int shm; /* mounts, small until the claim */
+	int tmp;
+	int home;  /* the place for it, O_PATH */
+	int hosts; /* files of /etc, empty until the claim */
 	int hostname;
 } setup;
 
@@ -299,21 +300,40 @@ static int attach(int mount, int root, const char *name)
 	return rc;
 }
 
-static int attach_tmpfs(int dir, const char *name, uint32_t mib)
+/* A small one for now: its size comes with the claim. Returns its root. */
+static int attach_tmpfs(int dir, const char *name)
+{
+	static const char *const OPTIONS[] = {
+	        "size", "1m", "nr_inodes", "16", "mode", "1777", NULL};
+	int mount = make_mount("tmpfs", OPTIONS, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+
+	if (mount >= 0 && attach(mount, dir, name) < 0) {
+		int errnum = errno;
+
+		close(mount);
+		errno = errnum;
+		return -1;
+	}
+	return mount;
+}
+
+static int resize_tmpfs(int mount, uint32_t mib)
 {
 	char size[16], inodes[16];
-	const char *const options[] = {"size", size, "nr_inodes", inodes, "mode", "1777", NULL};
-	int mount, rc;
+	int fs = sys_fspick(mount), rc = -1, errnum;
 
+	if (fs < 0)
+		return -1;
 	snprintf(size, sizeof size, "%um", mib);
 	/* Empty files cost memory too, up to 1.3 KiB each: one for each 8 KiB, and enough for small
 	 * sizes. */
 	snprintf(inodes, sizeof inodes, "%u", mib > 8192 ? 1u << 20 : mib * 128 + 2048);
-	mount = make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-	if (mount < 0)
-		return -1;
-	rc = attach(mount, dir, name);
-	close(mount);
+	if (sys_fsconfig(fs, FSCONFIG_SET_STRING, "size", size) == 0 &&
+	        sys_fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", inodes) == 0)
+		rc = sys_fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL);
+	errnum = errno;
+	close(fs);
+	errno = errnum;
 	return rc;
 }
 
@@ -362,14 +382,19 @@ int setup_root(int root, const char **ret_step)
 	TRY(attach(setup.dev, root, "dev"), "dev move");
 	setup.home = make_home_place(root);
 	TRY(setup.home, "home place");
+	setup.shm = attach_tmpfs(setup.dev, "shm");
+	TRY(setup.shm, "dev shm");
+	setup.tmp = attach_tmpfs(root, "tmp");
+	TRY(setup.tmp, "tmp");
 	TRY(make_etc(root), "etc");
 	TRY(raise_loopback(), "lo");
 	TRY(fchdir(root), "root folder");
 	TRY(sys_pivot_root(".", "."), "pivot_root");
 	TRY(sys_umount(".", SYS_MNT_DETACH), "detach");
 	TRY(chdir("/"), "root folder");
-	setup.root = root;
+	close(root);
 	close(setup.proc);
+	close(setup.dev);
 	close(setup.staging);
 	return 0;
 }
@@ -377,20 +402,19 @@ int setup_root(int root, const char **ret_step)
 int setup_claim(const struct init_claim *claim, int home, int *ret_home, const char **ret_step)
 {
 	errno = 0;
-	TRY(attach_tmpfs(setup.dev, "shm", claim->shm_mib), "dev shm");
-	TRY(attach_tmpfs(setup.root, "tmp", claim->tmp_mib), "tmp");
+	TRY(resize_tmpfs(setup.shm, claim->shm_mib), "dev shm");
+	TRY(resize_tmpfs(setup.tmp, claim->tmp_mib), "tmp");
 	TRY(sys_mount_setattr(home, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV), "home attributes");
 	TRY(sys_move_mount(home, setup.home, ""), "home");
 	TRY(write_etc(claim->hostname), "etc");
 	TRY((int)syscall(SYS_sethostname, claim->hostname, strlen(claim->hostname)), "hostname");
-	*ret_home = openat(
-	        AT_FDCWD, "/workspace/home", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	*ret_home = openat(home, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	TRY(*ret_home, "home folder");
 	close(home);
 	close(setup.home);
 	close(setup.hosts);
 	close(setup.hostname);
-	close(setup.root);
-	close(setup.dev);
+	close(setup.shm);
+	close(setup.tmp);
 	return 0;
 }

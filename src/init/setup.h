@@ -16,14 +16,14 @@
 int setup_prepare(int dev, int run, int oom, const char **ret_step);
 
 /*
- * ROOT: attaches root (it becomes this module's), moves /proc and /dev in, makes the places for all
+ * ROOT: attaches root (closed), moves /proc and /dev in, makes /tmp, /dev/shm and the place for all
  * that the claim brings, pivots and detaches all that was outside.
  */
 int setup_root(int root, const char **ret_step);
 
 /*
- * CLAIM: attaches home (closed; *ret_home is an open directory of it for syncfs), makes /tmp and
- * /dev/shm, names the host.
+ * CLAIM: attaches home (closed; *ret_home is an open directory of it for syncfs), gives /tmp and
+ * /dev/shm their sizes, names the host.
  */
 int setup_claim(const struct init_claim *claim, int home, int *ret_home, const char **ret_step);
 

@@ -487,7 +487,8 @@ static int stage_mount(struct disk *d, struct error *err)
 /* erofs straight from the file (6.12 and later, where built in), else over a loop device. */
 static int base_mount_file(const char *path, struct image *ret)
 {
-	const char *options[] = {"source", path, NULL};
+	/* "ro" for the file system too: a device that is read-only gives none that is not. */
+	const char *options[] = {"source", path, "ro", NULL, NULL};
 	int mnt = image_mount_type(
 	        "erofs", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, options);
 	if (mnt >= 0 || mnt == -ENOENT)
