@@ -530,6 +530,8 @@ const char *sandbox_start_changed(struct sandbox *sb, const struct sandbox_chang
 		die("go");
 	send_fds(sv[0], &setup, sizeof setup, (int[]){dev, run, open_oom()}, 3);
 	root = make_root(userns, change);
+	if (change->take_root)
+		change->take_root(&take_root);
 	send_fds(sv[0], &take_root, sizeof take_root, &root, 1);
 	step = await(sv[0], INIT_PREPARED);
 	sb->prepared_ns = sandbox_now_ns();
