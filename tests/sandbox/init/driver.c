@@ -1030,16 +1030,16 @@ static void test_queue_is_bounded(void)
 	struct {
 		struct init_run run;
 		char payload[16];
-	} m = {sound_run(), "sleep 9\0\0"};
+	} m = {sound_run(), "sleep 60\0\0"};
 	int channel = sandbox_channel(&sb), n = INIT_MAX_RUNNING + INIT_MAX_WAITING, refusals = 0,
 	    sent = 0;
-	struct timeval two = {2, 0};
+	struct timeval ten = {10, 0}; /* well below what the commands take */
 	struct init_refused why;
 
-	m.run.payload_len = 10;
-	setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &two, sizeof two);
+	m.run.payload_len = 11;
+	setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &ten, sizeof ten);
 	for (m.run.id = 0; m.run.id < (uint64_t)n + 20; m.run.id++)
-		sent += send(channel, &m, sizeof m.run + 10, MSG_NOSIGNAL) > 0;
+		sent += send(channel, &m, sizeof m.run + 11, MSG_NOSIGNAL) > 0;
 	CHECK(sent == n + 20);
 	for (int i = 0; i < 20 + INIT_MAX_RUNNING; i++)
 		if (recv(channel, &why, sizeof why, 0) == sizeof why && why.h.op == INIT_REFUSED)
