@@ -3,7 +3,8 @@
  *
  * /proc/self/mountinfo says where each hierarchy is mounted and which group of it stands at the
  * mount point; /proc/self/cgroup says which group we are in. Ours lies below that group, so that a
- * service manager's limits on brig hold for its sandboxes as well.
+ * service manager's limits on brig hold for its sandboxes as well. Version 2 does not allow this in
+ * a group that holds others' processes, such as a login's: cgroup_v2.c.
  */
 #include "supervisor/cgroup.h"
 
@@ -81,11 +82,14 @@ static bool mount_parse(const char *line, struct mount_line *ret)
 	return true;
 }
 
-/* Opens the folder of our own group below a mount point that shows the hierarchy from `root` on. */
+/* Opens the folder of our own group below a mount point that shows the hierarchy from `root` on.
+ * -1: from outside our cgroup namespace on, so that the kernel would refuse what we do there. */
 static int open_own(const char *point, const char *root, const char *own)
 {
 	size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
 	char path[8300];
+	if (strncmp(root, "/..", 3) == 0)
+		return -1;
 	bool below = strncmp(own, root, n) == 0 && (own[n] == '/' || own[n] == '\0') &&
 	             !strstr(own, "/..");
 	str_format(path, sizeof(path), "%s%s", point, below ? own + n : "");
@@ -125,8 +129,11 @@ static int find_parents(struct cgroup_host *h)
 			if (!fits || h->parent[i] >= 0 || !own_group(groups, i, own, sizeof(own)))
 				continue;
 			h->parent[i] = open_own(m->point, m->root, own);
-			if (i == CGH_V2)
-				h->ns_delegate = list_has(m->options, "nsdelegate");
+			if (i != CGH_V2 || h->parent[i] < 0)
+				continue;
+			h->ns_delegate = list_has(m->options, "nsdelegate");
+			h->own_is_top = strcmp(own, "/") == 0;
+			h->top = open(m->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		}
 	}
 	free(mounts);
@@ -135,26 +142,10 @@ static int find_parents(struct cgroup_host *h)
 	return r;
 }
 
-static bool v2_has_controllers(const struct cgroup_host *h)
-{
-	char text[512];
-	if (h->parent[CGH_V2] < 0 ||
-	        sys_read_at(h->parent[CGH_V2], "cgroup.controllers", text, sizeof(text)) < 0)
-		return false;
-	int found = 0;
-	for (char *p = text; *p; p += strcspn(p, " \n"), p += *p != '\0') {
-		size_t n = strcspn(p, " \n");
-		p[n] = p[n] == '\n' ? '\0' : ',';
-	}
-	for (int i = CGH_MEMORY; i < CGH_N; i++)
-		found += list_has(text, hierarchy_names[i]);
-	return found == CGH_N - CGH_MEMORY;
-}
-
 int cgroup_find(
         const char *data, enum sup_cgroup_choice choice, struct cgroup_host *ret, struct error *err)
 {
-	struct cgroup_host h = {.mode = INIT_CG_V2};
+	struct cgroup_host h = {.mode = INIT_CG_V2, .top = -1};
 	uint8_t hash[32];
 	id_sha256(str_of(data), hash);
 	str_format(h.name, sizeof(h.name), "brig-%02x%02x%02x%02x%02x%02x", hash[0], hash[1],
@@ -166,7 +157,7 @@ int cgroup_find(
 		return error_errno(err, -r, "read cgroups of this process");
 	bool limits =
 	        h.parent[CGH_MEMORY] >= 0 && h.parent[CGH_PIDS] >= 0 && h.parent[CGH_CPU] >= 0;
-	if (choice == SUP_CG_AUTO && v2_has_controllers(&h)) {
+	if (choice == SUP_CG_AUTO && cgroup_v2_has_controllers(&h)) {
 		h.tree = &cgroup_v2_tree;
 		h.limit = &cgroup_v2_limit;
 	} else if (choice == SUP_CG_AUTO && limits && h.parent[CGH_V2] >= 0) {
@@ -236,39 +227,6 @@ static int make_ours(struct cgroup_host *h, int which)
 	return h->root[which] < 0 ? -errno : 0;
 }
 
-/* Controllers must be passed down to us and by us. A group (but the host's root) that has processes
- * cannot pass any, so in a delegated group we first move into one of its own. */
-static int v2_pass_controllers(struct cgroup_host *h)
-{
-	int parent = h->parent[CGH_V2];
-	int r = sys_write_at(parent, "cgroup.subtree_control", "+memory +pids +cpu");
-	if (r == -EBUSY) {
-		char main[64];
-		str_format(main, sizeof(main), "%s.main", h->name);
-		if (mkdirat(parent, main, 0755) < 0 && errno != EEXIST)
-			return -errno;
-		str_format(main, sizeof(main), "%s.main/cgroup.procs", h->name);
-		r = sys_write_at(parent, main, "0");
-		h->moved = r == 0;
-		if (r == 0)
-			r = sys_write_at(parent, "cgroup.subtree_control", "+memory +pids +cpu");
-	}
-	if (r == 0)
-		r = make_ours(h, CGH_V2);
-	if (r == 0)
-		r = sys_write_at(h->root[CGH_V2], "cgroup.subtree_control", "+memory +pids +cpu");
-	return r;
-}
-
-static void v2_move_back(struct cgroup_host *h)
-{
-	char main[64];
-	str_format(main, sizeof(main), "%s.main", h->name);
-	sys_write_at(h->parent[CGH_V2], "cgroup.subtree_control", "-memory -pids -cpu");
-	sys_write_at(h->parent[CGH_V2], "cgroup.procs", "0");
-	unlinkat(h->parent[CGH_V2], main, AT_REMOVEDIR);
-}
-
 int cgroup_start(struct cgroup_host *h, struct error *err)
 {
 	/* The freezer first: thawed processes can die. Then all, whatever mode ran before. */
@@ -280,7 +238,12 @@ int cgroup_start(struct cgroup_host *h, struct error *err)
 		return error_errno(
 		        err, -r, "end what an earlier supervisor left in cgroup %s", h->name);
 	if (h->mode == INIT_CG_V2) {
-		r = v2_pass_controllers(h);
+		r = cgroup_v2_pass(h);
+		if (r == 0)
+			r = make_ours(h, CGH_V2);
+		if (r == 0)
+			r = sys_write_at(
+			        h->root[CGH_V2], "cgroup.subtree_control", CGROUP_V2_CONTROLLERS);
 		return r < 0 ? error_errno(err, -r,
 		                       "pass memory, pids and cpu controllers down to cgroup %s "
 		                       "(delegate one to "
@@ -303,10 +266,10 @@ void cgroup_stop(struct cgroup_host *h)
 			log_text(LOG_ERROR, "cgroup_left", "%s: processes do not end", h->name);
 		sys_close(&h->root[which]);
 	}
-	if (h->moved)
-		v2_move_back(h);
+	cgroup_v2_move_back(h);
 	for (int i = 0; i < CGH_N; i++)
 		sys_close(&h->parent[i]);
+	sys_close(&h->top);
 }
 
 /* ---- one sandbox ---- */

@@ -33,10 +33,12 @@ struct cgroup_limits {
 struct cgroup_host {
 	enum init_cgroups mode;
 	bool ns_delegate; /* cgroup2 is mounted nsdelegate: namespaces bound what may be entered */
-	bool moved;    /* we left our own group for <ours>.main, to be able to pass controllers */
-	char name[32]; /* brig-… */
+	bool moved;      /* we left our own group for <ours>.main, to be able to pass controllers */
+	bool own_is_top; /* our group is all that this cgroup namespace has */
+	char name[32];   /* brig-… */
 	int parent[CGH_N]; /* folder that <ours> lies in; -1: no such hierarchy */
 	int root[CGH_N];   /* <ours>; -1: not used in this mode */
+	int top;           /* where cgroup2 is mounted; -1: it is not */
 	const struct cgroup_tree_ops *tree;
 	const struct cgroup_limit_ops *limit;
 };
@@ -59,6 +61,16 @@ struct cgroup_limit_ops {
 	        const struct cgroup_host *h, const char *name, const struct cgroup_limits *limits);
 	int (*open_oom)(const struct cgroup_host *h, const char *name); /* see INIT_SETUP */
 };
+#define CGROUP_V2_CONTROLLERS "+memory +pids +cpu"
+
+/* True where the v2 tree has the controllers. Where our own group has not got all of them and the
+ * tree's root has, parent[CGH_V2] becomes that. */
+bool cgroup_v2_has_controllers(struct cgroup_host *h);
+/* Makes parent[CGH_V2] pass controllers down; it too may become the root. */
+int cgroup_v2_pass(struct cgroup_host *h);
+/* Takes back what cgroup_v2_pass() did to our own group. */
+void cgroup_v2_move_back(struct cgroup_host *h);
+
 extern const struct cgroup_tree_ops cgroup_v2_tree, cgroup_v1_tree;
 extern const struct cgroup_limit_ops cgroup_v2_limit, cgroup_v1_limit;
 

@@ -447,7 +447,8 @@ static int stage_mount(struct disk *d, struct error *err)
 /* erofs straight from the file (6.12 and later, where built in), else over a loop device. */
 static int base_mount_file(const char *path, struct image *ret)
 {
-	const char *options[] = {"source", path, NULL};
+	/* "ro": a read-only mount of a file system that may be written wants to write the device. */
+	const char *options[] = {"source", path, "ro", NULL, NULL};
 	int mnt = image_mount_type(
 	        "erofs", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, options);
 	if (mnt >= 0 || mnt == -ENOENT)

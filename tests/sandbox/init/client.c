@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define DRAIN_NS 1000000000 /* for what is left in pipes of 64 KiB */
+
 static void send_message(int socket, const void *data, size_t len, const int *fds, int n)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {0};
@@ -191,19 +193,34 @@ void client_pump(struct client *c, int ms)
 	}
 }
 
-bool client_wait(struct client *c, struct client_run *run, int ms)
+bool client_wait_text(struct client *c, const struct client_run *run, const char *text, int ms)
 {
 	uint64_t until = sandbox_now_ns() + (uint64_t)ms * 1000000;
 
-	while (!run->done && !run->refused && !c->closed) {
+	while (!run->out[0] || !strstr(run->out[0], text)) {
 		uint64_t now = sandbox_now_ns();
 
+		if (now >= until || run->done || run->refused || c->closed)
+			return false;
+		pump_once(c, (int)((until - now) / 1000000) + 1);
+	}
+	return true;
+}
+
+bool client_wait(struct client *c, struct client_run *run, int ms)
+{
+	uint64_t until = sandbox_now_ns() + (uint64_t)ms * 1000000, now;
+
+	while (!run->done && !run->refused && !c->closed) {
+		now = sandbox_now_ns();
 		if (now >= until)
 			return false;
 		pump_once(c, (int)((until - now) / 1000000) + 1);
 	}
-	/* What was written before the end is in the pipes; a writer left behind may keep them open.
-	 */
+	/* What was written before the end is in the pipes; a writer left behind may keep them open
+	 * and go on. */
+	now = sandbox_now_ns();
+	until = until < now + DRAIN_NS ? until : now + DRAIN_NS;
 	while ((run->fds[0] >= 0 || run->fds[1] >= 0) && pump_once(c, 100))
 		if (sandbox_now_ns() > until)
 			break;

@@ -52,6 +52,9 @@ struct client_run *client_start(struct client *c, const struct client_command *c
  * or ms passed: false then. */
 bool client_wait(struct client *c, struct client_run *run, int ms);
 
+/* Until the run has printed the text; false when it ended, or ms passed, without. */
+bool client_wait_text(struct client *c, const struct client_run *run, const char *text, int ms);
+
 /* Reads messages and output for that long at most, or until nothing comes. */
 void client_pump(struct client *c, int ms);
 

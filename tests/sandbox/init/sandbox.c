@@ -32,9 +32,8 @@ int mount(const char *source, const char *target, const char *type, unsigned lon
 int umount2(const char *target, int flags);
 
 static struct {
-	char dir[64]; /* a tmpfs of ours */
+	char dir[64]; /* a tmpfs of ours, or a folder on disk */
 	int image;    /* init in a sealed memfd */
-	int lower, dev;
 	int n_groups;
 	char groups[MAX_GROUPS][160]; /* the container's cgroups; [0] holds run */
 	enum init_cgroups kind;
@@ -67,10 +66,9 @@ static void write_text(const char *dir, const char *name, const char *text)
 	close(fd);
 }
 
-static int open_tree(int dir, const char *path)
+static int open_tree(const char *path)
 {
-	int fd = (int)syscall(
-	        SYS_open_tree, dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	int fd = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 
 	if (fd < 0)
 		die("open_tree");
@@ -93,7 +91,7 @@ static int make_image(void)
 	return fd;
 }
 
-static int make_dev(void)
+static void make_dev(void)
 {
 	static const struct {
 		const char *name;
@@ -104,7 +102,6 @@ static int make_dev(void)
 	        {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
 	        {"/proc/self/fd/2", "stderr"}};
 	char dir[96], path[160];
-	int fd;
 
 	snprintf(dir, sizeof dir, "%s/dev", host.dir);
 	if (mkdir(dir, 0755) < 0 ||
@@ -126,9 +123,6 @@ static int make_dev(void)
 	snprintf(path, sizeof path, "%s/shm", dir);
 	mkdir(path, 0755);
 	umask(022);
-	fd = open_tree(AT_FDCWD, dir);
-	umount2(dir, 2);
-	return fd;
 }
 
 static void copy_helper(const char *sbx)
@@ -258,6 +252,18 @@ static void remove_groups_below(void)
 	die("a cgroup stays behind");
 }
 
+/* Before 6.3 ids of a tmpfs cannot be mapped, and homes are below host.dir: BRIG_TEST_DISK names a
+ * folder on a disk to use; whoever names it also clears it. */
+static void make_dir(void)
+{
+	const char *disk = getenv("BRIG_TEST_DISK");
+
+	if (mkdir(host.dir, 0755) < 0 ||
+	        mount(disk ? disk : "t", host.dir, disk ? NULL : "tmpfs",
+	                disk ? 0x1000 /* MS_BIND */ : 0, disk ? NULL : "size=256m,mode=755") < 0)
+		die(host.dir);
+}
+
 bool sandbox_open(enum init_cgroups kind, const char *sbx)
 {
 	char path[96];
@@ -269,14 +275,12 @@ bool sandbox_open(enum init_cgroups kind, const char *sbx)
 	if (unshare(CLONE_NEWNS) < 0 ||
 	        mount(NULL, "/", NULL, 0x44000 /* MS_REC | MS_PRIVATE */, NULL) < 0)
 		die("unshare");
-	if (mkdir(host.dir, 0755) < 0 || mount("t", host.dir, "tmpfs", 0, "size=256m,mode=755") < 0)
-		die(host.dir);
+	make_dir();
 	snprintf(path, sizeof path, "%s/home", host.dir);
 	mkdir(path, 0755);
 	copy_helper(sbx);
 	host.image = make_image();
-	host.lower = open_tree(AT_FDCWD, "/");
-	host.dev = make_dev();
+	make_dev();
 	return true;
 }
 
@@ -291,11 +295,16 @@ void sandbox_close(void)
 
 /* ---- one sandbox ---- */
 
-static void idmap(int mount, int userns)
+static bool try_idmap(int mount, int userns)
 {
 	struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns};
 
-	if (syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
+	return syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &attr, sizeof attr) == 0;
+}
+
+static void idmap(int mount, int userns)
+{
+	if (!try_idmap(mount, userns))
 		die("idmap");
 }
 
@@ -307,6 +316,24 @@ static void map_ids(pid_t pid)
 	snprintf(text, sizeof text, "0 %u 65536\n", SANDBOX_BASE);
 	write_text(dir, "uid_map", text);
 	write_text(dir, "gid_map", text);
+}
+
+/* Before 6.5 the layers are named by paths. */
+static void set_layers_by_path(int fs, const char *dir, int lower)
+{
+	static const char *const KEY[] = {"lowerdir", "upperdir", "workdir"};
+	static const char *const NAME[] = {"lower", "up", "work"};
+	char path[128];
+
+	snprintf(path, sizeof path, "%s/lower", dir);
+	if (mkdir(path, 0755) < 0 ||
+	        syscall(SYS_move_mount, lower, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		die("attach lower");
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof path, "%s/%s", dir, NAME[i]);
+		if (syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, KEY[i], path, 0) < 0)
+			die(KEY[i]);
+	}
 }
 
 static int make_root(int userns, const struct sandbox_change *change)
@@ -327,13 +354,15 @@ static int make_root(int userns, const struct sandbox_change *change)
 	if (change->root)
 		change->root(up);
 	/* A mount can be mapped once, so each sandbox gets its own copy of the lower one. */
-	mount = open_tree(host.lower, "");
+	mount = open_tree("/");
 	idmap(mount, userns);
 	fs = (int)syscall(SYS_fsopen, "overlay", FSOPEN_CLOEXEC);
-	if (syscall(SYS_fsconfig, fs, FSCONFIG_SET_FD, "lowerdir+", NULL, mount) < 0 ||
-	        syscall(SYS_fsconfig, fs, FSCONFIG_SET_FD, "upperdir", NULL, up) < 0 ||
-	        syscall(SYS_fsconfig, fs, FSCONFIG_SET_FD, "workdir", NULL, work) < 0 ||
-	        syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "redirect_dir", "on", 0) < 0 ||
+	if (syscall(SYS_fsconfig, fs, FSCONFIG_SET_FD, "lowerdir+", NULL, mount) < 0)
+		set_layers_by_path(fs, path, mount);
+	else if (syscall(SYS_fsconfig, fs, FSCONFIG_SET_FD, "upperdir", NULL, up) < 0 ||
+	         syscall(SYS_fsconfig, fs, FSCONFIG_SET_FD, "workdir", NULL, work) < 0)
+		die("layers");
+	if (syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "redirect_dir", "on", 0) < 0 ||
 	        syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		die("overlay");
 	close(mount);
@@ -490,7 +519,7 @@ static const char *claim_sandbox(
 	const char *step;
 
 	snprintf(path, sizeof path, "%s/home", host.dir);
-	home = open_tree(AT_FDCWD, path);
+	home = open_tree(path);
 	idmap(home, userns);
 	if (change->claim)
 		change->claim(&claim);
@@ -519,8 +548,9 @@ const char *sandbox_start_changed(struct sandbox *sb, const struct sandbox_chang
 	map_ids(sb->pid);
 	snprintf(path, sizeof path, "/proc/%d/ns/user", (int)sb->pid);
 	userns = open(path, O_RDONLY | O_CLOEXEC);
-	dev = open_tree(host.dev, "");
-	idmap(dev, userns);
+	snprintf(path, sizeof path, "%s/dev", host.dir);
+	dev = open_tree(path);
+	try_idmap(dev, userns); /* where not, the nodes are nobody's, and work */
 	if (change->setup)
 		change->setup(&setup);
 	sb->exec_ns = sandbox_now_ns();

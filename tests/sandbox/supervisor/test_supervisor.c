@@ -1191,6 +1191,11 @@ static void nothing_leaks(void **state)
 		sleep_ms(100); /* the spares are made again */
 		int now = count_descriptors(n.pid);
 		first = round == 2 ? now : first;
+		/* On a busy machine what ended takes longer to be taken apart. */
+		for (int i = 0; i < 50 && round > 2 && now > first + 2; i++) {
+			sleep_ms(100);
+			now = count_descriptors(n.pid);
+		}
 		if (round > 2)
 			assert_true(now <= first + 2);
 	}
