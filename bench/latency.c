@@ -2,10 +2,11 @@
  * Latencies of one thing at a time, from one client, printed as one line of numbers in microseconds:
  *     N MIN P50 P90 P99 MAX
  *
- *     latency spawn N -- PROGRAM ARG…     posix_spawn, until it has been waited for (stdio on /dev/null)
- *     latency http N HOST PORT KEY METHOD PATH BODY [METHOD2 PATH2]
+ *     latency spawn N[:MS] -- PROGRAM ARG…     posix_spawn, until it has been waited for (stdio on /dev/null)
+ *     latency http N[:MS] HOST PORT KEY METHOD PATH BODY [METHOD2 PATH2]
  *         one kept-alive connection; the second request, if any, is sent after each and not timed. %d in a
  *         path becomes the number of the round.
+ *     Between two rounds nothing happens for MS milliseconds: what was idle wakes up more slowly.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -51,7 +52,7 @@ static void die(const char *what)
 	exit(1);
 }
 
-static int run_spawn(int n, char **argv)
+static int run_spawn(int n, long pause_ms, char **argv)
 {
 	posix_spawn_file_actions_t fa;
 	double *v = calloc((size_t)n, sizeof(*v));
@@ -72,6 +73,7 @@ static int run_spawn(int n, char **argv)
 		}
 		if (i >= 0)
 			v[i] = now_us() - t;
+		usleep((useconds_t)pause_ms * 1000);
 	}
 	report(v, n);
 	return 0;
@@ -116,7 +118,7 @@ static void request(struct target *t, const char *method, const char *path, cons
 	}
 }
 
-static int run_http(int n, char **a, int argc)
+static int run_http(int n, long pause_ms, char **a, int argc)
 {
 	struct target t = {.host = a[0], .key = a[2]};
 	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(a[1], NULL, 10))};
@@ -143,6 +145,7 @@ static int run_http(int n, char **a, int argc)
 			snprintf(path, sizeof(path), a[7], i + 3);
 			request(&t, a[6], path, "", 0);
 		}
+		usleep((useconds_t)pause_ms * 1000);
 #pragma GCC diagnostic pop
 	}
 	report(v, n);
@@ -151,13 +154,15 @@ static int run_http(int n, char **a, int argc)
 
 int main(int argc, char **argv)
 {
-	int n = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 0;
+	char *end = NULL;
+	int n = argc > 2 ? (int)strtol(argv[2], &end, 10) : 0;
+	long pause_ms = end != NULL && *end == ':' ? strtol(end + 1, NULL, 10) : 0;
 
 	if (argc > 4 && n > 0 && strcmp(argv[1], "spawn") == 0)
-		return run_spawn(n, argv + 4);
+		return run_spawn(n, pause_ms, argv + 4);
 	if (argc >= 9 && n > 0 && strcmp(argv[1], "http") == 0)
-		return run_http(n, argv + 3, argc - 3);
-	fprintf(stderr, "usage: latency spawn N -- PROGRAM ARG…\n"
-	                "       latency http N HOST PORT KEY METHOD PATH BODY [METHOD2 PATH2]\n");
+		return run_http(n, pause_ms, argv + 3, argc - 3);
+	fprintf(stderr, "usage: latency spawn N[:MS] -- PROGRAM ARG…\n"
+	                "       latency http N[:MS] HOST PORT KEY METHOD PATH BODY [METHOD2 PATH2]\n");
 	return 2;
 }

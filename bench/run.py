@@ -69,8 +69,9 @@ class Bench:
             time.sleep(0.01)
         self.port = int(open(port_file).read())
 
-    def start_brig(self):
-        data = os.path.join(self.dir, "data")
+    def start_brig(self, folder="data", container=""):
+        """Starts a server with a data folder of its own; `container` is what its configuration says there."""
+        data = os.path.join(self.dir, folder)
         os.makedirs(os.path.join(data, "images"), 0o700)
         os.chmod(self.dir, 0o711)
         os.chmod(data, 0o711)
@@ -83,12 +84,13 @@ class Bench:
                 f.write(f"  - name: {name}\n    dialect: openai-chat\n"
                         f"    base_url: http://127.0.0.1:{self.port}/{name}/v1\n")
             f.write("limits:\n  connections: 16384\n")
-        self.log = open(os.path.join(self.dir, "log"), "w")
+            f.write(f"container: {{{container}}}\n")
+        self.log = open(os.path.join(self.dir, folder + ".log"), "w")
         self.brig = self.spawn(os.path.join(self.args.build, "brig"), "serve", "--config", config, "--data", data,
                                "--listen", "127.0.0.1:0", stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.brig.stdout.readline()
         if not line.startswith("ready http://"):
-            sys.exit(f"brig did not start; see {self.log.name}")
+            sys.exit("brig did not start: " + open(self.log.name).read())
         self.host, self.brig_port = line.split("//")[1].strip().split(":")
         self.key = open(os.path.join(data, "key")).read().strip()
         self.gateway = next(int(p) for p in os.listdir("/proc") if p.isdigit() and self.is_gateway(p))
@@ -99,6 +101,11 @@ class Bench:
                 int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1]) == self.brig.pid
         except OSError:
             return False
+
+    def stop_brig(self):
+        self.brig.send_signal(signal.SIGTERM)
+        self.brig.wait(40)
+        self.procs.remove(self.brig)
 
     def stop(self):
         for p in reversed(self.procs):
@@ -129,9 +136,39 @@ class Bench:
         row("`true` in a live container", str(live), f"posix_spawn bash -c true: {spawn}", "p50 2 ms, p99 6 ms")
         row("  ratio of the medians to posix_spawn", f"{live.p50 / spawn.p50:.2f}", "1", "1.5")
         row("  ratio to bwrap", f"{live.p50 / bwrap.p50:.2f}", f"bwrap bash -c true: {bwrap}", "")
-        cold = self.http(min(n, 100), "POST", "/v1/containers/cold-%d/exec", body, "DELETE", "/v1/containers/cold-%d")
-        row("create a container and finish its first command", str(cold), f"bwrap: {bwrap}",
-            "p50 12 ms, p99 40 ms (nothing prepared)")
+        rare = self.latency("spawn", f"{n}:60", "--", "bash", "-c", "true")
+        idle = self.http(f"{n}:60", "POST", "/v1/containers/bench/exec", body)
+        row("`true` in a live container, every 60 ms", str(idle), f"posix_spawn, every 60 ms: {rare}")
+        made = self.http(f"{n}:60", "POST", "/v1/containers/new-%d/exec", body, "DELETE", "/v1/containers/new-%d")
+        row("  create one and finish its first command, pool", str(made), f"bwrap: {bwrap}", "p50 3 ms, p99 10 ms")
+        self.starts()
+        self.stop_brig()
+        self.start_brig("cold", "pool: 0")
+        cold = self.http(f"{n}:60", "POST", "/v1/containers/new-%d/exec", body, "DELETE", "/v1/containers/new-%d")
+        row("  the same with nothing prepared", str(cold), f"bwrap: {bwrap}", "p50 12 ms, p99 40 ms")
+        self.starts()
+        self.stop_brig()
+        self.start_brig("wake", "sleep_after: 20ms")
+        self.http(1, "POST", "/v1/containers/bench/exec", body)
+        woken = self.http(f"{n}:300", "POST", "/v1/containers/bench/exec", body)
+        row("  wake one and finish a command, every 300 ms", str(woken), "", "p50 20 ms")
+        self.starts()
+        self.stop_brig()
+        self.start_brig("again")
+
+    def starts(self):
+        """Where the time of this server's starts went, as the supervisor saw it."""
+        self.log.flush()
+        seen = [json.loads(line) for line in open(self.log.name) if "sandbox_ready" in line]
+        if not seen:
+            return
+
+        def spread(field):
+            v = sorted(x[field] / 1e3 for x in seen)
+            return f"{v[len(v) // 2]:.2f} {v[len(v) * 99 // 100]:.2f}"
+
+        row(f"  {sum(x.get('pooled', 0) for x in seen)} of {len(seen)} from the pool; p50 and p99 of steps in ms:",
+            f"made {spread('prepare_us')}, bound {spread('claim_us')}, init {spread('init_us')}")
 
     def wrk(self, port, path, conns, body):
         lua = os.path.join(self.dir, "post.lua")

@@ -268,6 +268,7 @@ static void fill_values(const struct config *c, struct settings_values *v)
 	sup->n_leases = N_LEASES;
 	sup->gateways = c->workers;
 	sup->live = box->live;
+	sup->pool = box->pool;
 	sup->memory_mib = box->memory_mib;
 	sup->max_memory_mib = box->memory_allowed_mib[box->n_memory_allowed - 1];
 	sup->home_mib = box->home_mib;

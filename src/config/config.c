@@ -77,16 +77,6 @@ static int read_memory_allowed(struct loader *l, const struct yaml_node *n, void
 	return 0;
 }
 
-static int read_pool(struct loader *l, const struct yaml_node *n, void *target)
-{
-	struct config_container *c = target;
-
-	if (n->type != YAML_SCALAR || strcmp(n->text, "0") != 0)
-		return loader_error(l, n, "not in this version; 0 is all that works");
-	c->pool = 0;
-	return 0;
-}
-
 static int read_durability(struct loader *l, const struct yaml_node *n, void *target)
 {
 	struct config_container *c = target;
@@ -112,7 +102,8 @@ static const struct field container_fields[] = {
         {"processes", FIELD_COUNT, AT(processes), 16, 32768, "512", "processes and threads", NULL},
         {"live", FIELD_COUNT, AT(live), 0, 4096, "0", "live at once; 0: as many as memory suggests",
                 NULL},
-        {"pool", FIELD_CUSTOM, 0, 0, 0, "0", "prepared ahead of use", read_pool},
+        {"pool", FIELD_COUNT, AT(pool), 0, 64, "4",
+                "made ahead of use, of live at most a quarter; 0: none", NULL},
         {"sleep_after", FIELD_MS, AT(sleep_after_ms), 0, 31 * DAY, "300s",
                 "without a command; 0: never", NULL},
         {"keep_days", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},

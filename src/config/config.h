@@ -63,7 +63,7 @@ struct config_container {
 	uint32_t scratch_mib;          /* 4096 */
 	uint32_t processes;            /* 512 */
 	uint32_t live;                 /* 0: from memory */
-	uint32_t pool;                 /* 0 until the pool comes */
+	uint32_t pool;                 /* 4; 0: none */
 	uint64_t sleep_after_ms;       /* 300,000; 0 never */
 	uint32_t keep_days;            /* 30 */
 	bool durable_power;            /* durability: power (default: crash) */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 
 #define SPARE_MAX    16
@@ -39,12 +40,6 @@ static struct {
 	uint32_t n_lingering;
 	uint32_t sweep_at;
 } leaves;
-
-void leaf_open(int run, enum init_cgroups kind)
-{
-	leaves.run = run;
-	leaves.kind = kind;
-}
 
 static int file_write(const struct leaf *leaf, const char *name, const char *text)
 {
@@ -122,6 +117,27 @@ static int leaf_make(struct leaf **ret)
 	leaves.n_leaves++;
 	*ret = leaf;
 	return 0;
+}
+
+/* What a process makes there belongs to its file system ids, of which root may choose any. */
+int leaf_open(int run, enum init_cgroups kind, uint32_t init_uid)
+{
+	int rc;
+
+	leaves.run = run;
+	leaves.kind = kind;
+	setfsgid(init_uid);
+	setfsuid(init_uid);
+	rc = leaf_make(&leaves.spare[0]);
+	setfsuid(0);
+	setfsgid(0);
+	leaves.n_spare = rc == 0;
+	return rc;
+}
+
+int leaf_kept(void)
+{
+	return leaves.spare[0]->dir;
 }
 
 /*

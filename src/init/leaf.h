@@ -20,8 +20,12 @@
 
 struct leaf;
 
-/* run stays open and the module's for good. */
-void leaf_open(int run, enum init_cgroups kind);
+/* run stays open and the module's for good. Makes the first leaf, as user init_uid, who init will
+ * be when it uses it. Returns 0 or a negative errno. */
+int leaf_open(int run, enum init_cgroups kind, uint32_t init_uid);
+
+/* The one descriptor that the module has open after leaf_open(), beside run. */
+int leaf_kept(void);
 
 /* An empty leaf for one command. Returns 0 or a negative errno (-EAGAIN: LEAF_MAX are in use). */
 int leaf_take(struct leaf **ret);

@@ -3,11 +3,11 @@
  *
  * Theory of operation. One process, one thread. The supervisor's child execs it in new namespaces,
  * as uid 0 of the user namespace, with the control socket as descriptor 3. Set-up is a straight
- * line that may block: SETUP, PREPARED, CLAIM, READY. From then on there is one loop that never
- * blocks: the control socket brings channels, channels bring commands (command.c), SIGCHLD brings
- * deaths. As pid 1 it reaps whoever is left over. It trusts the supervisor and the gateway to be
- * well-meaning, not to be right; the guest it does not trust at all, and shares nothing with but a
- * wait status.
+ * line that may block: SETUP, ROOT, PREPARED, CLAIM, READY. From then on there is one loop that
+ * never blocks: the control socket brings channels, channels bring commands (command.c), SIGCHLD
+ * brings deaths. As pid 1 it reaps whoever is left over. It trusts the supervisor and the gateway
+ * to be well-meaning, not to be right; the guest it does not trust at all, and shares nothing with
+ * but a wait status.
  *
  * It ends when the control socket does, and the kernel ends everything inside with it.
  */
@@ -19,6 +19,7 @@
 #include "init/message.h"
 #include "init/procfiles.h"
 #include "init/setup.h"
+#include "init/warm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -235,6 +236,7 @@ static void close_others(const struct command_setup *s, int run)
 
 	keep[n++] = INIT_CONTROL_FD;
 	keep[n++] = run;
+	keep[n++] = leaf_kept();
 	keep[n++] = s->oom;
 	keep[n++] = s->home;
 	keep[n++] = loop.epoll;
@@ -244,41 +246,25 @@ static void close_others(const struct command_setup *s, int run)
 		broken("close_range", -rc);
 }
 
-int main(void)
+/* Up to PREPARED. Returns the `run` directory. */
+static int prepare(struct message *m, struct command_setup *commands)
 {
-	static struct message m;
+	const struct init_setup *s = expect(m, INIT_SETUP, sizeof *s, 3);
 	const char *step = "";
-	struct command_setup commands = {0};
-	const struct init_setup *s;
-	const struct init_claim *c;
 	int run, rc;
 
-	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-	prctl(PR_SET_NAME, "brig: init", 0, 0, 0);
-	umask(0);
-	fill_low_descriptors();
-	fcntl(INIT_CONTROL_FD, F_SETFD, FD_CLOEXEC);
-	if (geteuid() != 0 || getpid() != 1)
-		broken("identity", EPERM);
-
-	s = expect(&m, INIT_SETUP, sizeof *s, 3);
 	if (s->cgroups < INIT_CG_V2 || s->cgroups > INIT_CG_V1 || s->init_uid < 1 ||
 	        s->init_uid > 65534)
 		broken("message", EINVAL);
-	commands.cgroups = (enum init_cgroups)s->cgroups;
-	commands.init_uid = s->init_uid;
-	run = message_take_fd(&m, 1);
-	commands.oom = message_take_fd(&m, 2);
-	rc = setup_prepare(message_take_fd(&m, 0), run, commands.oom, &step);
+	commands->cgroups = (enum init_cgroups)s->cgroups;
+	commands->init_uid = s->init_uid;
+	run = message_take_fd(m, 1);
+	commands->oom = message_take_fd(m, 2);
+	rc = setup_prepare(message_take_fd(m, 0), run, commands->oom, &step);
 	if (rc < 0)
 		broken(step, -rc);
-	answer(INIT_PREPARED);
-
-	c = expect(&m, INIT_CLAIM, sizeof *c, 2);
-	if (!claim_is_sound(c))
-		broken("message", EINVAL);
-	procfiles_claim(c->memory_mib, c->cpu_milli);
-	rc = setup_claim(c, message_take_fd(&m, 0), message_take_fd(&m, 1), &commands.home, &step);
+	expect(m, INIT_ROOT, sizeof(struct init_header), 1);
+	rc = setup_root(message_take_fd(m, 0), &step);
 	if (rc < 0)
 		broken(step, -rc);
 	default_signals();
@@ -290,11 +276,42 @@ int main(void)
 		rc = loop_add(loop.signals, LOOP_SIGNALS, 0);
 	if (rc < 0)
 		broken("epoll", -rc);
+	rc = leaf_open(run, commands->cgroups, commands->init_uid);
+	if (rc < 0)
+		broken("leaf", -rc);
+	return run;
+}
+
+int main(void)
+{
+	static struct message m;
+	const char *step = "";
+	struct command_setup commands = {0};
+	const struct init_claim *c;
+	int run, rc;
+
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	prctl(PR_SET_NAME, "brig: init", 0, 0, 0);
+	umask(0);
+	fill_low_descriptors();
+	fcntl(INIT_CONTROL_FD, F_SETFD, FD_CLOEXEC);
+	if (geteuid() != 0 || getpid() != 1)
+		broken("identity", EPERM);
+	run = prepare(&m, &commands);
+	answer(INIT_PREPARED);
+	warm_names(INIT_CONTROL_FD);
+
+	c = expect(&m, INIT_CLAIM, sizeof *c, 1);
+	if (!claim_is_sound(c))
+		broken("message", EINVAL);
+	procfiles_claim(c->memory_mib, c->cpu_milli);
+	rc = setup_claim(c, message_take_fd(&m, 0), &commands.home, &step);
+	if (rc < 0)
+		broken(step, -rc);
 	close_others(&commands, run);
 	rc = confine_init(commands.init_uid, run, &step);
 	if (rc < 0)
 		broken(step, -rc);
-	leaf_open(run, commands.cgroups);
 	command_open(&commands);
 	umask(022);
 	answer(INIT_READY);

@@ -221,13 +221,15 @@ void procfiles_claim(uint32_t memory_mib, uint32_t cpu_milli)
 	uint32_t n = (cpu_milli + 999) / 1000;
 	struct timespec up;
 
+	n = n < 1 ? 1 : n > MAX_PROCESSORS ? MAX_PROCESSORS : n;
 	proc.memory = (uint64_t)memory_mib << 20;
-	proc.processors = n < 1 ? 1 : n > MAX_PROCESSORS ? MAX_PROCESSORS : n;
 	proc.start_ns = loop_now_ns();
 	clock_gettime(CLOCK_BOOTTIME, &up);
 	proc.boot_time = time(NULL) - up.tv_sec;
-	write_cpuinfo();
-	procfiles_write(0, 0);
+	if (n != proc.processors) {
+		proc.processors = n;
+		write_cpuinfo();
+	}
 }
 
 /* Keeps the first processor's block of cpuinfo without its first line, the number. */
@@ -334,6 +336,11 @@ int procfiles_prepare(int files, int procfs, int run, int oom)
 		close(mount);
 	}
 	write_fixed();
+	/* With the numbers of nobody yet: what takes time is the first writing of a file. */
+	proc.processors = 1;
+	proc.start_ns = loop_now_ns();
+	write_cpuinfo();
+	procfiles_write(0, 0);
 	return write_boot_id() < 0 ? -errno : 0;
 }
 

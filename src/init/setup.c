@@ -2,8 +2,9 @@
  * Everything is mounted by descriptor. /proc and /dev are complete before a byte of the image or of
  * a guest is attached, so no symlink of theirs can lead a mount astray; then, in the root, targets
  * are opened one name at a time without following anything, and a name that is no directory is
- * replaced by one (the root's upper layer is new at each claim: what is removed there is hidden,
- * not lost).
+ * replaced by one (the root's upper layer is new in each sandbox: what is removed there is hidden,
+ * not lost). The host's tree is left before anything of a guest comes: what the claim attaches goes
+ * to places that were opened before.
  *
  * The staging place is a tmpfs over the host's /dev in init's own mount namespace: dev/ and proc/
  * are mount points, files/ holds what is bound over files of /proc, root/ gets the root. After
@@ -28,8 +29,13 @@
 
 static struct {
 	int staging;
-	int dev; /* mounts, attached below staging */
+	int dev; /* mounts, attached below staging, then below root */
 	int proc;
+	int shm; /* mounts, small until the claim */
+	int tmp;
+	int home;  /* the place for it, O_PATH */
+	int hosts; /* files of /etc, empty until the claim */
+	int hostname;
 } setup;
 
 #define TRY(call, step)                                                                            \
@@ -236,41 +242,50 @@ static int open_folder(int dir, const char *name, unsigned int mode)
 	return sys_openat2(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, resolve);
 }
 
-static int write_file(int dir, const char *name, const char *text)
+/* A new file in the place of anything of that name. */
+static int make_file(int dir, const char *name)
 {
-	size_t len = strlen(text);
-	ssize_t n;
-	int fd;
-
 	if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
 		return -1;
-	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return -1;
-	n = write(fd, text, len);
-	close(fd);
-	return n == (ssize_t)len ? 0 : -1;
+	return openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 }
 
-/* With nobody listening on port 53 of lo, a name that is not in hosts fails at once. */
-static int write_etc(int root, const char *hostname)
+static int write_text(int fd, const char *text)
 {
-	char hosts[256], name[80];
+	size_t len = strlen(text);
+
+	return write(fd, text, len) == (ssize_t)len ? 0 : -1;
+}
+
+static int make_etc(int root)
+{
 	int etc = open_folder(root, "etc", 0755);
-	int rc;
+	int resolver = -1, rc = -1, errnum;
 
 	if (etc < 0)
 		return -1;
+	setup.hosts = make_file(etc, "hosts");
+	setup.hostname = make_file(etc, "hostname");
+	resolver = make_file(etc, "resolv.conf");
+	if (setup.hosts >= 0 && setup.hostname >= 0 && resolver >= 0)
+		rc = write_text(resolver, "nameserver 127.0.0.1\n");
+	errnum = errno;
+	if (resolver >= 0)
+		close(resolver);
+	close(etc);
+	errno = errnum;
+	return rc;
+}
+
+/* With nobody listening on port 53 of lo, a name that is not in hosts fails at once. */
+static int write_etc(const char *hostname)
+{
+	char hosts[256], name[80];
+
 	snprintf(hosts, sizeof hosts,
 	        "127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost ip6-loopback\n", hostname);
 	snprintf(name, sizeof name, "%s\n", hostname);
-	rc = write_file(etc, "hosts", hosts);
-	if (rc == 0)
-		rc = write_file(etc, "hostname", name);
-	if (rc == 0)
-		rc = write_file(etc, "resolv.conf", "nameserver 127.0.0.1\n");
-	close(etc);
-	return rc;
+	return write_text(setup.hosts, hosts) < 0 ? -1 : write_text(setup.hostname, name);
 }
 
 /* Moves a mount onto root/name. */
@@ -288,44 +303,61 @@ static int attach(int mount, int root, const char *name)
 	return rc;
 }
 
-static int attach_tmpfs(int dir, const char *name, uint32_t mib)
+/* A small one for now: its size comes with the claim. Returns its root. */
+static int attach_tmpfs(int dir, const char *name)
+{
+	static const char *const OPTIONS[] = {
+	        "size", "1m", "nr_inodes", "16", "mode", "1777", NULL};
+	int mount = make_mount("tmpfs", OPTIONS, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+
+	if (mount >= 0 && attach(mount, dir, name) < 0) {
+		int errnum = errno;
+
+		close(mount);
+		errno = errnum;
+		return -1;
+	}
+	return mount;
+}
+
+static int resize_tmpfs(int mount, uint32_t mib)
 {
 	char size[16], inodes[16];
-	const char *const options[] = {"size", size, "nr_inodes", inodes, "mode", "1777", NULL};
-	int mount, rc;
+	int fs = sys_fspick(mount), rc = -1, errnum;
 
+	if (fs < 0)
+		return -1;
 	snprintf(size, sizeof size, "%um", mib);
 	/* Empty files cost memory too, up to 1.3 KiB each: one for each 8 KiB, and enough for small
 	 * sizes. */
 	snprintf(inodes, sizeof inodes, "%u", mib > 8192 ? 1u << 20 : mib * 128 + 2048);
-	mount = make_mount("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-	if (mount < 0)
-		return -1;
-	rc = attach(mount, dir, name);
-	close(mount);
+	if (sys_fsconfig(fs, FSCONFIG_SET_STRING, "size", size) == 0 &&
+	        sys_fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", inodes) == 0)
+		rc = sys_fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL);
+	errnum = errno;
+	close(fs);
+	errno = errnum;
 	return rc;
 }
 
-/* /workspace/home, and /mnt/data as another name for it. */
-static int attach_home(int home, int root)
+/* /workspace/home, and /mnt/data as another name for it. Returns the place for home. */
+static int make_home_place(int root)
 {
 	int workspace = open_folder(root, "workspace", 0755);
-	int mnt, rc;
+	int mnt, rc, home;
 
 	if (workspace < 0)
 		return -1;
-	rc = attach(home, workspace, "home");
+	home = open_folder(workspace, "home", 0755);
 	close(workspace);
-	if (rc < 0)
-		return -1;
-	mnt = open_folder(root, "mnt", 0755);
+	mnt = home < 0 ? -1 : open_folder(root, "mnt", 0755);
 	if (mnt < 0)
 		return -1;
 	/* An image may have an empty folder there. */
 	(void)unlinkat(mnt, "data", AT_REMOVEDIR);
 	rc = symlinkat("/workspace/home", mnt, "data");
 	close(mnt);
-	return rc < 0 && errno != EEXIST ? -1 : 0;
+	return rc < 0 && errno != EEXIST ? -1 : home;
 }
 
 static int raise_loopback(void)
@@ -347,31 +379,47 @@ static int raise_loopback(void)
 	return rc;
 }
 
-int setup_claim(
-        const struct init_claim *claim, int root, int home, int *ret_home, const char **ret_step)
+int setup_root(int root, const char **ret_step)
 {
 	errno = 0;
-	TRY(attach_tmpfs(setup.dev, "shm", claim->shm_mib), "dev shm");
 	TRY(sys_move_mount(root, setup.staging, "root"), "root");
 	TRY(attach(setup.proc, root, "proc"), "proc move");
 	TRY(attach(setup.dev, root, "dev"), "dev move");
-	TRY(attach_tmpfs(root, "tmp", claim->tmp_mib), "tmp");
-	TRY(sys_mount_setattr(home, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV), "home attributes");
-	TRY(attach_home(home, root), "home");
-	TRY(write_etc(root, claim->hostname), "etc");
-	TRY((int)syscall(SYS_sethostname, claim->hostname, strlen(claim->hostname)), "hostname");
+	setup.home = make_home_place(root);
+	TRY(setup.home, "home place");
+	setup.shm = attach_tmpfs(setup.dev, "shm");
+	TRY(setup.shm, "dev shm");
+	setup.tmp = attach_tmpfs(root, "tmp");
+	TRY(setup.tmp, "tmp");
+	TRY(make_etc(root), "etc");
 	TRY(raise_loopback(), "lo");
 	TRY(fchdir(root), "root folder");
 	TRY(sys_pivot_root(".", "."), "pivot_root");
 	TRY(sys_umount(".", SYS_MNT_DETACH), "detach");
 	TRY(chdir("/"), "root folder");
-	*ret_home = openat(
-	        AT_FDCWD, "/workspace/home", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	TRY(*ret_home, "home folder");
 	close(root);
-	close(home);
 	close(setup.proc);
 	close(setup.dev);
 	close(setup.staging);
+	return 0;
+}
+
+int setup_claim(const struct init_claim *claim, int home, int *ret_home, const char **ret_step)
+{
+	errno = 0;
+	TRY(resize_tmpfs(setup.shm, claim->shm_mib), "dev shm");
+	TRY(resize_tmpfs(setup.tmp, claim->tmp_mib), "tmp");
+	TRY(sys_mount_setattr(home, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV), "home attributes");
+	TRY(sys_move_mount(home, setup.home, ""), "home");
+	TRY(write_etc(claim->hostname), "etc");
+	TRY((int)syscall(SYS_sethostname, claim->hostname, strlen(claim->hostname)), "hostname");
+	*ret_home = openat(home, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	TRY(*ret_home, "home folder");
+	close(home);
+	close(setup.home);
+	close(setup.hosts);
+	close(setup.hostname);
+	close(setup.shm);
+	close(setup.tmp);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * The mounts of a sandbox, in the two steps of proto/init.h. One thread, called once each, in
+ * The mounts of a sandbox, in the three steps of proto/init.h. One thread, called once each, in
  * order. On failure the caller reports and exits: nothing is taken back, it all goes with the mount
  * namespace.
  */
@@ -16,11 +16,15 @@
 int setup_prepare(int dev, int run, int oom, const char **ret_step);
 
 /*
- * CLAIM: attaches root and home (both closed; *ret_home is an open directory of home for syncfs),
- * moves /proc and /dev in, makes /tmp and /dev/shm, names the host, pivots and detaches all that
- * was outside.
+ * ROOT: attaches root (closed), moves /proc and /dev in, makes /tmp, /dev/shm and the place for all
+ * that the claim brings, pivots and detaches all that was outside.
  */
-int setup_claim(
-        const struct init_claim *claim, int root, int home, int *ret_home, const char **ret_step);
+int setup_root(int root, const char **ret_step);
+
+/*
+ * CLAIM: attaches home (closed; *ret_home is an open directory of it for syncfs), gives /tmp and
+ * /dev/shm their sizes, names the host.
+ */
+int setup_claim(const struct init_claim *claim, int home, int *ret_home, const char **ret_step);
 
 #endif

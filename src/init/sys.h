@@ -35,6 +35,12 @@ static inline int sys_fsopen(const char *type)
 	return (int)syscall(SYS_fsopen, type, FSOPEN_CLOEXEC);
 }
 
+/* The file system of an open mount, to be changed with FSCONFIG_CMD_RECONFIGURE. */
+static inline int sys_fspick(int mount)
+{
+	return (int)syscall(SYS_fspick, mount, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+}
+
 static inline int sys_fsconfig(int fs, unsigned int cmd, const char *key, const char *value)
 {
 	return (int)syscall(SYS_fsconfig, fs, cmd, key, value, 0);

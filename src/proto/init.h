@@ -7,9 +7,10 @@
  * stated. A malformed message on the control socket ends init; on a channel it ends that channel (and
  * so kills its commands). init never trusts a number: every one has its bound here.
  *
- * Life: exec'ed → INIT_SETUP → builds /proc and /dev, answers INIT_PREPARED → INIT_CLAIM → attaches
- * root and home, confines itself, answers INIT_READY → INIT_CHANNEL any number of times. Between
- * PREPARED and CLAIM no guest byte was seen: that is what a pool can hold.
+ * Life: exec'ed → INIT_SETUP → builds /proc and /dev → INIT_ROOT → attaches root (image below a new,
+ * empty layer) and leaves the host's tree, answers INIT_PREPARED → INIT_CLAIM → attaches home,
+ * confines itself, answers INIT_READY → INIT_CHANNEL any number of times. Up to INIT_CLAIM no guest
+ * byte was seen and nothing is known of a request: that is what a pool can hold.
  */
 #ifndef BRIG_PROTO_INIT_H
 #define BRIG_PROTO_INIT_H
@@ -28,9 +29,10 @@
 
 enum init_op {
 	/* supervisor → init, control */
-	INIT_SETUP = 1, /* struct init_setup; descriptors: dev, run, oom (see flags) */
-	INIT_CLAIM,     /* struct init_claim; descriptors: root, home */
+	INIT_SETUP = 1, /* struct init_setup; descriptors: dev, run, oom */
+	INIT_CLAIM,     /* struct init_claim; one descriptor: home */
 	INIT_CHANNEL,   /* struct init_header; one descriptor */
+	INIT_ROOT,      /* struct init_header; one descriptor: root (overlay, detached) */
 	/* init → supervisor, control */
 	INIT_PREPARED = 32, /* struct init_header */
 	INIT_READY,         /* struct init_header */
@@ -65,7 +67,7 @@ struct init_setup {
 	uint32_t init_uid; /* init's own id inside the namespace, no account's */
 };
 
-/* Descriptors: root (overlay, detached), home (idmapped, detached; becomes /workspace/home). */
+/* Descriptor: home (idmapped, detached; becomes /workspace/home). */
 struct init_claim {
 	struct init_header h;
 	uint32_t tmp_mib;

@@ -31,6 +31,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -56,11 +57,8 @@ struct disk {
 	struct image image_loops[SUP_MAX_IMAGES];
 	uint64_t counter;
 	bool by_path;
-	/* One of each made ahead of time, when there was nothing else to do. */
-	char spare_home[32]; /* its name in scratch/; "": none */
-	struct image spare_scratch;
-	int spare_scratch_mount; /* -1: none */
-	bool spare_failed;       /* until the next sandbox is made */
+	struct disk_home ahead[SUP_MAX_POOL]; /* homes that await a name */
+	uint32_t n_ahead;
 };
 
 /* ---- homes ---- */
@@ -91,7 +89,7 @@ uint64_t disk_home_used(const struct disk *d, const uint8_t key[SUP_KEY_LEN])
 /* A new image under a name of its own in scratch/. */
 static int image_copy(struct disk *d, int template, char name[32])
 {
-	str_format(name, 32, "new-%llu", (unsigned long long)++d->counter);
+	str_format(name, 32, "%d-%llu", (int)getpid(), (unsigned long long)++d->counter);
 	_cleanup_close_ int fd =
 	        openat(d->scratch, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -104,28 +102,94 @@ static int image_copy(struct disk *d, int template, char name[32])
 	return steal_fd(fd);
 }
 
-/* A new home, whole or not there, also after power was lost where that is promised. */
-static int home_create(struct disk *d, const char *name)
+/* ---- made ahead of time ---- */
+
+int disk_home_make(struct disk *d, struct disk_home *ret, struct fail *f)
 {
-	char made[32];
-	_cleanup_close_ int fd = -1;
-	if (d->spare_home[0]) {
-		memcpy(made, d->spare_home, sizeof(made));
-		d->spare_home[0] = '\0';
-		fd = openat(d->scratch, made, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	struct disk_home home = DISK_HOME_NONE;
+	home.fd = image_copy(d, d->home_template, home.name);
+	if (home.fd < 0)
+		return fail_set(f, SUP_E_SYSTEM, home.fd, "make home");
+	int r = image_attach(home.fd, false, &home.img);
+	if (r < 0)
+		fail_set(f, SUP_E_SYSTEM, r, "loop device of home");
+	else if ((home.mnt = image_mount_ext4(&home.img, true)) < 0)
+		r = fail_set(f, SUP_E_SYSTEM, home.mnt, "mount home");
+	if (r < 0) {
+		home.mnt = -1;
+		disk_home_drop(d, &home);
+		return -1;
 	}
-	if (fd < 0)
-		fd = image_copy(d, d->home_template, made);
-	if (fd < 0)
-		return fd;
-	if ((d->cfg->durable_power && fsync(fd) < 0) ||
-	        renameat(d->scratch, made, d->homes, name) < 0 ||
+	*ret = home;
+	return 0;
+}
+
+void disk_home_drop(struct disk *d, struct disk_home *home)
+{
+	sys_close(&home->mnt);
+	sys_close(&home->img.fd); /* no one else knows the image: nothing to wait for */
+	sys_close(&home->fd);
+	unlinkat(d->scratch, home->name, 0);
+}
+
+void disk_home_keep(struct disk *d, const struct disk_home *home)
+{
+	if (d->n_ahead == SUP_MAX_POOL)
+		BUG("more homes than can be kept");
+	d->ahead[d->n_ahead++] = *home;
+}
+
+uint32_t disk_homes_kept(const struct disk *d)
+{
+	return d->n_ahead;
+}
+
+static int compare_fd(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+	return (x > y) - (x < y);
+}
+
+int disk_become_maker(struct disk *d, int other)
+{
+	int keep[] = {d->scratch, d->home_template, d->scratch_template, other};
+	unsigned int from = 3;
+	char path[sizeof(d->cfg->data) + 8];
+	qsort(keep, sizeof(keep) / sizeof(keep[0]), sizeof(keep[0]), compare_fd);
+	for (size_t i = 0; i < sizeof(keep) / sizeof(keep[0]); i++) {
+		if ((unsigned int)keep[i] > from)
+			close_range(from, (unsigned int)keep[i] - 1, 0);
+		from = (unsigned int)keep[i] + 1;
+	}
+	close_range(from, ~0U, 0);
+	if (unshare(CLONE_NEWNS) < 0)
+		return -errno;
+	str_format(path, sizeof(path), "%s/mnt", d->cfg->data);
+	d->stage = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return d->stage < 0 ? -errno : 0;
+}
+
+/* ---- homes, mounted ---- */
+
+/* A new home, whole or not there, also after power was lost where that is promised. */
+static int home_create(struct disk *d, const char *name, struct disk_home *ret)
+{
+	struct disk_home home = DISK_HOME_NONE;
+	if (d->n_ahead)
+		home = d->ahead[--d->n_ahead];
+	else
+		home.fd = image_copy(d, d->home_template, home.name);
+	if (home.fd < 0)
+		return home.fd;
+	if ((d->cfg->durable_power && fsync(home.fd) < 0) ||
+	        renameat(d->scratch, home.name, d->homes, name) < 0 ||
 	        (d->cfg->durable_power && fsync(d->homes) < 0)) {
 		int errnum = errno;
-		unlinkat(d->scratch, made, 0);
+		disk_home_drop(d, &home);
 		return -errnum;
 	}
-	return steal_fd(fd);
+	*ret = home;
+	return 0;
 }
 
 int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, struct image *ret,
@@ -134,27 +198,30 @@ int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, 
 	char name[80];
 	home_name(name, key);
 	bool created = false;
-	_cleanup_close_ int fd = openat(d->homes, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0 && errno == ENOENT) {
-		created = true;
-		fd = home_create(d, name);
-		if (fd < 0)
-			return fail_set(f, SUP_E_SYSTEM, fd, "make home");
-	}
-	if (fd < 0)
+	struct disk_home home = DISK_HOME_NONE;
+	home.fd = openat(d->homes, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (home.fd < 0 && errno != ENOENT)
 		return fail_set(f, SUP_E_HOME, errno, "open home");
-	struct image img = IMAGE_NONE;
-	int r = image_attach(fd, false, &img);
-	if (r < 0)
-		return fail_set(f, SUP_E_SYSTEM, r, "loop device of home");
-	_cleanup_close_ int mnt = image_mount_ext4(&img, true);
+	if (home.fd < 0) {
+		int r = home_create(d, name, &home);
+		if (r < 0)
+			return fail_set(f, SUP_E_SYSTEM, r, "make home");
+		created = true;
+	}
+	_cleanup_close_ int fd = home.fd, mnt = home.mnt;
+	if (mnt < 0) {
+		int r = image_attach(fd, false, &home.img);
+		if (r < 0)
+			return fail_set(f, SUP_E_SYSTEM, r, "loop device of home");
+		mnt = image_mount_ext4(&home.img, true);
+	}
 	if (mnt < 0) {
 		int errnum = mnt;
-		sys_close(&img.fd);
+		sys_close(&home.img.fd);
 		return fail_set(f, SUP_E_HOME, errnum, "mount home");
 	}
-	*ret = img; /* from here on there is a mount, which the caller sees to the end */
-	r = image_map_mount(mnt, userns, 0);
+	*ret = home.img; /* from here on there is a mount, which the caller sees to the end */
+	int r = image_map_mount(mnt, userns, 0);
 	if (r < 0)
 		return fail_set(f, SUP_E_SYSTEM, r, "map ids of home");
 	*ret_mount = steal_fd(mnt);
@@ -345,27 +412,6 @@ static int scratch_make(struct disk *d, struct image *ret, int *ret_mount, struc
 	return 0;
 }
 
-bool disk_wants_spare(const struct disk *d)
-{
-	return d->stage >= 0 && !d->spare_failed &&
-	       (!d->spare_home[0] || d->spare_scratch_mount < 0);
-}
-
-void disk_make_spare(struct disk *d)
-{
-	struct fail f;
-	if (d->spare_scratch_mount < 0) {
-		d->spare_failed =
-		        scratch_make(d, &d->spare_scratch, &d->spare_scratch_mount, &f) < 0;
-		return;
-	}
-	/* Written out now, it need not be when it is attached. */
-	_cleanup_close_ int fd = image_copy(d, d->home_template, d->spare_home);
-	d->spare_failed = fd < 0 || fdatasync(fd) < 0;
-	if (fd < 0)
-		d->spare_home[0] = '\0';
-}
-
 int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct image *ret,
         int *ret_mount, struct fail *f)
 {
@@ -375,14 +421,9 @@ int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, str
 	        clone_mount(d, name, userns, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (lower < 0)
 		return fail_set(f, SUP_E_SYSTEM, lower, "clone base image");
-	_cleanup_close_ int scratch = steal_fd(d->spare_scratch_mount);
-	d->spare_failed = false;
-	if (scratch >= 0) {
-		*ret = d->spare_scratch;
-		d->spare_scratch.fd = -1;
-	} else if (scratch_make(d, ret, &scratch, f) < 0) {
+	_cleanup_close_ int scratch = -1;
+	if (scratch_make(d, ret, &scratch, f) < 0)
 		return -1;
-	}
 	if (fchownat(scratch, "up", owner, owner, 0) < 0 ||
 	        fchownat(scratch, "wk", owner, owner, 0) < 0)
 		return fail_set(f, SUP_E_SYSTEM, errno, "give scratch to the lease");
@@ -604,7 +645,6 @@ int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err
 	        .stage = -1,
 	        .home_template = -1,
 	        .scratch_template = -1};
-	d->spare_scratch.fd = d->spare_scratch_mount = -1;
 	for (int i = 0; i < SUP_MAX_IMAGES; i++)
 		d->image_loops[i].fd = -1;
 	int r = disk_fill(d, err);
@@ -626,9 +666,13 @@ struct disk *disk_free(struct disk *d)
 		sys_close(&d->stage);
 		umount2(path, MNT_DETACH);
 	}
-	sys_close(&d->spare_scratch_mount);
-	for (int i = 0; i < 1000 && !image_release(&d->spare_scratch); i++)
-		usleep(1000);
+	for (uint32_t i = 0; i < d->n_ahead; i++) {
+		struct disk_home *home = &d->ahead[i];
+		sys_close(&home->mnt);
+		for (int k = 0; k < 1000 && !image_release(&home->img); k++)
+			usleep(1000);
+		sys_close(&home->fd);
+	}
 	if (d->scratch >= 0)
 		folder_empty(d->scratch);
 	for (int i = 0; i < SUP_MAX_IMAGES; i++)

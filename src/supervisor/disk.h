@@ -2,8 +2,9 @@
  * Everything of a sandbox that lies on disk: base images, homes, scratch layers, templates.
  *
  * Data folder: images/NAME (erofs), homes/<hex of key>.img, scratch/ (emptied at start; a scratch
- * image has a name only while it is made), templates/, trash/ (homes on their way out), mnt/ (a
- * tmpfs of our private mount namespace). All of it belongs to root, mode 0700.
+ * image has a name only while it is made, a home made ahead until it is a container's), templates/,
+ * trash/ (homes on their way out), mnt/ (a tmpfs of our private mount namespace). All of it belongs
+ * to root, mode 0700.
  *
  * Mounts are made by descriptor and never attached here: a sandbox's mounts live in the sandbox's
  * own mount namespace and go with its last process. What stays with us is the loop device, held
@@ -47,10 +48,25 @@ int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, str
 /* A detached, read-only mount of device nodes of its own, ids mapped by `userns`. */
 int disk_dev_mount(int userns, int *ret_mount, struct fail *f);
 
-/* A home and a scratch layer may be made ahead of time, in moments with nothing else to do: while
- * disk_wants_spare, each call makes one. */
-bool disk_wants_spare(const struct disk *d);
-void disk_make_spare(struct disk *d);
+/* A new home that awaits its name: mounted, its ids not mapped yet. */
+struct disk_home {
+	int fd;        /* the file; -1: none */
+	char name[32]; /* in scratch/ */
+	struct image img;
+	int mnt;
+};
+#define DISK_HOME_NONE                                                                             \
+	{                                                                                          \
+		.fd = -1, .img = IMAGE_NONE, .mnt = -1                                             \
+	}
+int disk_home_make(struct disk *d, struct disk_home *ret, struct fail *f);
+void disk_home_drop(struct disk *d, struct disk_home *home);
+/* Keeps it for the next new container; at most SUP_MAX_POOL. */
+void disk_home_keep(struct disk *d, const struct disk_home *home);
+uint32_t disk_homes_kept(const struct disk *d);
+/* In a child of ours that shall do nothing but disk_home_make and disk_root_mount: closes every
+ * descriptor but standard ones, what these need, and `other`; gets mounts of its own. */
+int disk_become_maker(struct disk *d, int other);
 
 enum disk_room { DISK_ROOMY, DISK_RESERVE, DISK_HALF_RESERVE };
 /* Whether free space is under the reserve (5 % or 2 GiB, the larger), or under half of it. */

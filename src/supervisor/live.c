@@ -1,15 +1,18 @@
 /*
  * Theory of operation.
  *
- * States of a container: STARTING (init works on set-up and claim; 10 s at most) → RUNNING ⇄ FROZEN
- * (no holder) → ENDING (killed; waits until init is reaped and nothing of it is in use) → out of
- * the table. Out of the table is asleep, or never made: files only.
+ * States of a container: (POOLED →) STARTING (init works on set-up and claim; 10 s at most) →
+ * RUNNING ⇄ FROZEN (no holder) → ENDING (killed; waits until init is reaped and nothing of it is in
+ * use) → out of the table. Out of the table is asleep, or never made: files only.
  *
  * A request that cannot be answered at once waits in one queue: a claim for a container that is
  * STARTING or ENDING or for room, a sleep or delete for the end of a sandbox. Whenever anything
  * changes the whole queue is looked at again from its front (queue_run): each request looks at the
  * table as it stands, so there is no other hand-over between them, and who came first is served
  * first. The queue is bounded.
+ *
+ * The pool (pool.c) makes sandboxes ahead, as containers without a name in state POOLED; a claim
+ * that finds one there gives it a name and goes on from STARTING, as one that it made itself.
  *
  * Room: at the limit (of all, or of one workspace) the longest idle container without holders is
  * ended for the foremost claim that has no ending container coming to it yet; such a claim waits
@@ -22,84 +25,23 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "supervisor/live_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define START_LIMIT_MS 10000
-#define END_LIMIT_MS   10000 /* how long a claim waits for the end of another sandbox */
-#define KILL_AGAIN_MS  100
-#define ROOM_CHECK_MS  500
-#define MAX_WAITING    1024
-
-enum state { LIVE_STARTING, LIVE_RUNNING, LIVE_FROZEN, LIVE_ENDING };
-
-struct hold {
-	TAILQ_ENTRY(hold) link;
-	uint64_t id;
-	uint32_t gateway;
-};
-
-struct container {
-	TAILQ_ENTRY(container) link;
-	struct sup_claim
-	        is; /* the claim it was started for: key, workspace, policy, image, limits */
-	enum state state;
-	uint64_t generation;
-	struct sandbox sb;
-	TAILQ_HEAD(, hold) holds;
-	uint32_t n_holds;
-	bool created;  /* there was no home before */
-	bool told;     /* the first claimant knows how it came to be */
-	bool was_live; /* READY was seen: its end is announced */
-	bool announced;
-	uint64_t started_ns, prepared_ns, claimed_ns; /* where the time of a start went */
-	uint64_t due_ms;                              /* STARTING: give up; ENDING: look again */
-	uint64_t since_ms;                            /* ENDING */
-	uint64_t idle_ms;                             /* when the last holder left */
-	uint64_t keep_ms;                             /* kept thawed and awake until then */
-	enum sup_end why;
-	uint32_t looks;
-	struct fail fail; /* why it could not start */
-	char fail_text[64];
-};
-
-struct waiter {
-	TAILQ_ENTRY(waiter) link;
-	union message m;
-	uint32_t gateway;
-	uint64_t deadline_ms;
-	uint64_t on; /* generation it waits for: of a start, or of an end that it asked for */
-	bool extended;
-	bool for_space; /* blocked by the workspace's limit in this run of the queue */
-	uint32_t why;   /* what a time-out is called */
-};
-
-struct live {
-	struct sandbox_host *host;
-	const struct sup_config *cfg;
-	struct live_out out;
-	TAILQ_HEAD(, container) containers;
-	TAILQ_HEAD(, waiter) queue;
-	uint32_t n_containers, n_waiting, limit;
-	uint64_t last_id, last_hold;
-	uint64_t room_due_ms;
-	bool out_of_room; /* under half of the reserve of free disk: all frozen */
-	uint32_t max_cpu_milli;
-	/* As this run of the queue found it, since the queue may be long. */
-	enum disk_room room;
-	bool deletes_wait;
-	bool stopping;
-};
+#define END_LIMIT_MS  10000 /* how long a claim waits for the end of another sandbox */
+#define KILL_AGAIN_MS 100
+#define ROOM_CHECK_MS 500
+#define MAX_WAITING   1024
 
 static struct container *find(struct live *l, const uint8_t key[SUP_KEY_LEN])
 {
 	struct container *c;
 	TAILQ_FOREACH(c, &l->containers, link)
-	if (memcmp(c->is.key, key, SUP_KEY_LEN) == 0)
+	if (c->named && memcmp(c->is.key, key, SUP_KEY_LEN) == 0)
 		return c;
 	return NULL;
 }
@@ -147,7 +89,18 @@ static void announce_end(struct live *l, struct container *c)
 
 static void queue_run(struct live *l);
 
-static void container_end(struct live *l, struct container *c, enum sup_end why)
+struct container *container_new(struct live *l, enum state state)
+{
+	struct container *c = mem_alloc(sizeof(*c));
+	c->generation = ++l->last_id;
+	c->state = state;
+	TAILQ_INIT(&c->holds);
+	TAILQ_INSERT_TAIL(&l->containers, c, link);
+	l->n_containers++;
+	return c;
+}
+
+void container_end(struct live *l, struct container *c, enum sup_end why)
 {
 	if (c->state == LIVE_ENDING)
 		return;
@@ -164,6 +117,17 @@ static void container_end(struct live *l, struct container *c, enum sup_end why)
 		c->due_ms += KILL_AGAIN_MS;
 }
 
+/* Of a pooled sandbox that died before it was ready nobody shall know: another is made. */
+static bool try_again(const struct container *c, struct waiter *w)
+{
+	if (!c->pooled || w->cold || c->fail.why != SUP_E_SYSTEM)
+		return false;
+	w->on = 0;
+	w->cold = true;
+	w->created = w->created || c->created;
+	return true;
+}
+
 /* Ends a container that did not come up; whoever waits for this start gets the reason. */
 static void container_fail(struct live *l, struct container *c)
 {
@@ -171,7 +135,7 @@ static void container_fail(struct live *l, struct container *c)
 	log_text(LOG_WARN, "sandbox_failed", "%s: %s", c->fail.step, strerror(c->fail.errnum));
 	for (w = TAILQ_FIRST(&l->queue); w; w = next) {
 		next = TAILQ_NEXT(w, link);
-		if (w->m.h.op != SUP_CLAIM || w->on != c->generation)
+		if (w->m.h.op != SUP_CLAIM || w->on != c->generation || try_again(c, w))
 			continue;
 		answer_failed(l, w->gateway, w->m.h.seq, &c->fail);
 		TAILQ_REMOVE(&l->queue, w, link);
@@ -206,17 +170,22 @@ static bool container_try_remove(struct live *l, struct container *c)
 	return true;
 }
 
-static struct container *container_start(struct live *l, const struct sup_claim *claim)
+/* Starts what is claimed: out of the pool where `c` is from there, else (NULL) from nothing. */
+static struct container *container_start(
+        struct live *l, struct container *c, const struct waiter *w)
 {
-	struct container *c = mem_alloc(sizeof(*c));
+	const struct sup_claim *claim = &w->m.claim;
+	int r = 0;
+	bool pooled = c;
+	uint64_t now_ns = clock_mono_ns();
+	if (!c)
+		c = container_new(l, LIVE_STARTING);
 	c->is = *claim;
-	c->generation = ++l->last_id;
+	c->named = true;
+	c->pooled = pooled;
 	c->state = LIVE_STARTING;
-	c->started_ns = clock_mono_ns();
+	c->started_ns = now_ns;
 	c->due_ms = clock_mono_ms() + START_LIMIT_MS;
-	TAILQ_INIT(&c->holds);
-	TAILQ_INSERT_TAIL(&l->containers, c, link);
-	l->n_containers++;
 	struct sandbox_spec spec = {
 	        .key = c->is.key,
 	        .image = claim->image,
@@ -225,12 +194,14 @@ static struct container *container_start(struct live *l, const struct sup_claim 
 	        .processes = claim->processes,
 	        .hostname = c->is.hostname,
 	};
-	int r = sandbox_prepare(l->host, c->generation, &c->sb, &c->fail);
+	if (!pooled)
+		r = sandbox_prepare(l->host, c->generation, &c->sb, &c->fail);
 	c->prepared_ns = clock_mono_ns();
 	if (r == 0)
 		r = sandbox_claim(l->host, &c->sb, &spec, &c->created, &c->fail);
-	if (r == 0 && l->out.watch(l->out.ctx, c->sb.control, c->generation) < 0)
+	if (r == 0 && !pooled && l->out.watch(l->out.ctx, c->sb.control, c->generation) < 0)
 		r = fail_set(&c->fail, SUP_E_SYSTEM, errno, "watch init");
+	c->created = c->created || w->created;
 	c->claimed_ns = clock_mono_ns();
 	return c;
 }
@@ -324,10 +295,13 @@ static void extend(struct waiter *w)
 	w->extended = true;
 }
 
-/* Ends the longest idle container (of a workspace, if given); false where none is idle. */
+/* Ends the longest idle container (of a workspace, if given), or before that one of the pool; false
+ * where there is none. */
 static bool evict(struct live *l, const uint8_t *workspace)
 {
 	struct container *c, *oldest = NULL;
+	if (!workspace && pool_evict(l))
+		return true;
 	TAILQ_FOREACH(c, &l->containers, link)
 	{
 		if (!container_is_idle(c) ||
@@ -342,16 +316,18 @@ static bool evict(struct live *l, const uint8_t *workspace)
 	return true;
 }
 
-/* True when the claim may start a container now; else false, and something may be ending for it.
- * *blocked counts the claims before it in this run of the queue that wait for room of all. */
-static bool has_room(struct live *l, struct waiter *w, uint32_t *blocked)
+/* True when the claim may start a container now, or take the pool's; else false, and something may
+ * be ending for it. *blocked counts the claims before it in this run of the queue that wait for
+ * room of all. */
+static bool has_room(
+        struct live *l, struct waiter *w, const struct container *ready, uint32_t *blocked)
 {
 	const struct sup_claim *claim = &w->m.claim;
 	uint32_t ending = 0, mine = 0, mine_ending = 0, mine_blocked = 0;
 	struct container *c;
 	TAILQ_FOREACH(c, &l->containers, link)
 	{
-		bool same = memcmp(c->is.workspace, claim->workspace, 16) == 0;
+		bool same = c->named && memcmp(c->is.workspace, claim->workspace, 16) == 0;
 		ending += c->state == LIVE_ENDING;
 		mine += same;
 		mine_ending += same && c->state == LIVE_ENDING;
@@ -371,7 +347,7 @@ static bool has_room(struct live *l, struct waiter *w, uint32_t *blocked)
 			extend(w);
 		return false;
 	}
-	if (l->n_containers < l->limit)
+	if (ready || l->n_containers < l->limit)
 		return true;
 	w->why = SUP_E_CAPACITY;
 	if (ending > *blocked || evict(l, NULL))
@@ -440,13 +416,17 @@ static bool waiter_claim(struct live *l, struct waiter *w, uint32_t *blocked)
 		return false;
 	if (start_refused(l, w))
 		return true;
-	if (!has_room(l, w, blocked))
+	struct container *ready = w->cold ? NULL : pool_find(l, w->m.claim.image);
+	if (!has_room(l, w, ready, blocked))
 		return wait_on(l, w, w->why, w->for_space ? "limit of the workspace" : "no room");
-	c = container_start(l, &w->m.claim);
+	pool_asked(l, w->m.claim.image);
+	c = container_start(l, ready, w);
 	if (c->fail.step) {
-		answer_failed(l, w->gateway, w->m.h.seq, &c->fail);
+		bool again = try_again(c, w);
+		if (!again)
+			answer_failed(l, w->gateway, w->m.h.seq, &c->fail);
 		container_fail(l, c);
-		return true;
+		return !again;
 	}
 	w->on = c->generation;
 	return false;
@@ -657,7 +637,9 @@ static void container_ready(struct live *l, struct container *c)
 	c->state = LIVE_RUNNING;
 	c->was_live = true;
 	c->idle_ms = clock_mono_ms();
+	pool_pause(l);
 	LOG(LOG_INFO, "sandbox_ready", LOG_S("sandbox", c->sb.name), LOG_N("created", c->created),
+	        LOG_N("pooled", c->pooled),
 	        LOG_N("prepare_us", (c->prepared_ns - c->started_ns) / 1000),
 	        LOG_N("claim_us", (c->claimed_ns - c->prepared_ns) / 1000),
 	        LOG_N("init_us", (clock_mono_ns() - c->claimed_ns) / 1000));
@@ -668,6 +650,10 @@ static void container_ready(struct live *l, struct container *c)
 void live_control(struct live *l, uint64_t id)
 {
 	struct container *c;
+	if (id == LIVE_FIRST_ID) {
+		pool_heard(l);
+		return;
+	}
 	TAILQ_FOREACH(c, &l->containers, link)
 	if (c->generation == id)
 		break;
@@ -676,7 +662,10 @@ void live_control(struct live *l, uint64_t id)
 	struct fail f;
 	switch (sandbox_read(&c->sb, &f, c->fail_text)) {
 	case SANDBOX_NOTHING:
+		return;
 	case SANDBOX_PREPARED:
+		if (c->state == LIVE_POOLED)
+			pool_prepared(l, c);
 		return;
 	case SANDBOX_READY:
 		if (c->state == LIVE_STARTING)
@@ -694,6 +683,8 @@ void live_control(struct live *l, uint64_t id)
 	if (c->state == LIVE_STARTING) {
 		c->fail = f;
 		container_fail(l, c);
+	} else if (c->state == LIVE_POOLED) {
+		pool_lost(l, c, &f);
 	} else {
 		container_end(l, c, SUP_END_INIT_DIED);
 	}
@@ -706,12 +697,14 @@ bool live_reaped(struct live *l, pid_t pid)
 	if (c->sb.pid == pid)
 		break;
 	if (!c)
-		return false;
+		return pool_reaped(l, pid);
 	c->sb.pid = 0;
 	if (c->state == LIVE_STARTING) {
 		fail_set(&c->fail, SUP_E_SYSTEM, 0, "init ended");
 		container_fail(l, c);
 	}
+	if (c->state == LIVE_POOLED)
+		pool_lost(l, c, &(struct fail){.why = SUP_E_SYSTEM, .step = "init ended"});
 	container_end(l, c, SUP_END_INIT_DIED);
 	if (container_try_remove(l, c))
 		queue_run(l);
@@ -743,6 +736,14 @@ static bool container_tick(struct live *l, struct container *c, uint64_t now)
 {
 	if (c->state == LIVE_ENDING)
 		return c->due_ms <= now && container_try_remove(l, c);
+	if (c->state == LIVE_POOLED) {
+		if (c->due_ms <= now)
+			pool_lost(l, c,
+			        &(struct fail){.why = SUP_E_SYSTEM,
+			                .errnum = ETIMEDOUT,
+			                .step = "wait for init"});
+		return false;
+	}
 	if (c->state == LIVE_STARTING) {
 		if (c->due_ms <= now) {
 			fail_set(&c->fail, SUP_E_SYSTEM, ETIMEDOUT, "wait for init");
@@ -761,7 +762,7 @@ static bool container_tick(struct live *l, struct container *c, uint64_t now)
 /* When the container wants to be looked at again. */
 static uint64_t container_due(const struct live *l, const struct container *c)
 {
-	if (c->state == LIVE_ENDING || c->state == LIVE_STARTING)
+	if (c->state == LIVE_ENDING || c->state == LIVE_STARTING || c->state == LIVE_POOLED)
 		return c->due_ms;
 	if (c->n_holds > 0)
 		return UINT64_MAX;
@@ -800,9 +801,22 @@ int live_tick(struct live *l)
 		due = container_due(l, c);
 	if (l->host && (l->n_containers || l->out_of_room) && l->room_due_ms < due)
 		due = l->room_due_ms;
+	if (pool_due(l, now) > now && pool_due(l, now) < due)
+		due = pool_due(l, now);
 	if (due > now + 10000)
 		due = now + 10000;
 	return due <= now ? 0 : (int)(due - now);
+}
+
+bool live_wants_step(const struct live *l)
+{
+	uint64_t now = clock_mono_ms();
+	return pool_due(l, now) <= now;
+}
+
+void live_step(struct live *l)
+{
+	pool_step(l);
 }
 
 /* ---- beginning and end ---- */
@@ -832,6 +846,7 @@ struct live *live_new(
 	l->last_id = LIVE_FIRST_ID + (uint64_t)clock_wall_s() * 1000000;
 	TAILQ_INIT(&l->containers);
 	TAILQ_INIT(&l->queue);
+	pool_open(l);
 	return l;
 }
 
@@ -841,12 +856,13 @@ void live_stop(struct live *l)
 	l->stopping = true;
 	TAILQ_FOREACH(c, &l->containers, link)
 	container_end(l, c, SUP_END_ASKED);
+	pool_close(l);
 	queue_run(l);
 }
 
 bool live_empty(const struct live *l)
 {
-	return TAILQ_EMPTY(&l->containers);
+	return TAILQ_EMPTY(&l->containers) && l->pool.maker.pid == 0;
 }
 
 struct live *live_free(struct live *l)

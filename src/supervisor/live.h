@@ -23,7 +23,7 @@ struct live_out {
 	void *ctx;
 };
 
-#define LIVE_FIRST_ID 1000 /* ids given to watch are at least this */
+#define LIVE_FIRST_ID 1000 /* ids given to watch are at least this (which is the pool's own) */
 
 /* host may be NULL: `sandbox: off`; then every request fails with that. */
 struct live *live_new(
@@ -37,6 +37,10 @@ void live_control(struct live *l, uint64_t id);
 bool live_reaped(struct live *l, pid_t pid); /* false: not one of ours */
 /* Does what is due; returns how many ms until there is something again (at most 10,000). */
 int live_tick(struct live *l);
+/* Whether there is something to make ahead now; live_step makes one step of it, in at most a few
+ * ms. To be called when nothing else is to be done. */
+bool live_wants_step(const struct live *l);
+void live_step(struct live *l);
 /* Ends everything; from now on requests fail with SUP_E_STOPPING. */
 void live_stop(struct live *l);
 bool live_empty(const struct live *l);

@@ -8,8 +8,9 @@
  * root of its user namespace and executes init out of a sealed memfd, with its end of the control
  * socket as descriptor 3 and nothing else. INIT_SETUP waits in the socket by then.
  *
- * claim: limits, home and root are made and handed over by INIT_CLAIM, at once: the messages queue.
- * init's answers come to the caller's loop.
+ * root: a new scratch image, the overlay over it, INIT_ROOT. claim: limits, then home, INIT_CLAIM.
+ * Each may follow at once or much later: the messages queue. init's answers come to the caller's
+ * loop.
  *
  * The end: killing init ends its pid namespace, and the kernel lets init be reaped only when all
  * others in it are gone, and with them the mount namespace. What may lag is a cgroup or a loop
@@ -255,21 +256,41 @@ int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb,
 	return send_setup(h, sb, f);
 }
 
+int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, struct fail *f)
+{
+	struct image scratch;
+	_cleanup_close_ int root = -1;
+	if (disk_root_mount(h->disk, image, sb->userns, sup_uid_lease(h->cfg, sb->lease), &scratch,
+	            &root, f) < 0)
+		return -1;
+	return sandbox_give_root(sb, &scratch, root, f);
+}
+
+int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root, struct fail *f)
+{
+	sb->scratch = *scratch;
+	sys_close(&sb->userns);
+	struct init_header msg = {.op = INIT_ROOT, .size = sizeof(msg)};
+	int r = sys_send(sb->control, &msg, sizeof(msg), &root, 1);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "send to init");
+	sb->has_root = true;
+	return 0;
+}
+
 int sandbox_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
         bool *ret_created, struct fail *f)
 {
 	struct cgroup_limits limits = {
 	        (uint64_t)spec->memory_mib << 20, spec->processes, spec->cpu_milli};
-	_cleanup_close_ int home = -1, root = -1;
+	_cleanup_close_ int home = -1;
 	if (cgroup_limit(&h->cgroup, sb->name, &limits, f) < 0)
+		return -1;
+	if (!sb->has_root && sandbox_root(h, sb, spec->image, f) < 0)
 		return -1;
 	if (disk_home_mount(h->disk, spec->key, lease_home_userns(h->leases, sb->lease), &sb->home,
 	            &home, ret_created, f) < 0)
 		return -1;
-	if (disk_root_mount(h->disk, spec->image, sb->userns, sup_uid_lease(h->cfg, sb->lease),
-	            &sb->scratch, &root, f) < 0)
-		return -1;
-	sys_close(&sb->userns);
 	/* Memory in tmpfs counts on the container: a full one must fail with no space, not kill. */
 	struct init_claim msg = {
 	        .h = {.op = INIT_CLAIM, .size = sizeof(msg)},
@@ -279,7 +300,7 @@ int sandbox_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandb
 	        .cpu_milli = spec->cpu_milli,
 	};
 	str_copy(msg.hostname, sizeof(msg.hostname), str_of(spec->hostname));
-	int r = sys_send(sb->control, &msg, sizeof(msg), (int[]){root, home}, 2);
+	int r = sys_send(sb->control, &msg, sizeof(msg), &home, 1);
 	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "send to init") : 0;
 }
 

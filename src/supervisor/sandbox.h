@@ -1,6 +1,7 @@
 /*
- * One sandbox: from prepare (namespaces, cgroups, init waiting; no guest byte seen) over claim
- * (limits, root, home) to the moment when nothing of it is left. Nothing here waits for init: the
+ * One sandbox: from prepare (namespaces, cgroups, init at work) over root (image and a new layer;
+ * init waiting; no guest byte seen) and claim (limits, home) to the moment when nothing of it is
+ * left. Nothing here waits for init: the
  * caller's loop watches `control` and `pid` and calls sandbox_read, sandbox_reaped, sandbox_remove.
  */
 #ifndef BRIG_SUPERVISOR_SANDBOX_H
@@ -29,20 +30,20 @@ struct sandbox {
 	pid_t pid; /* of init, in our pid namespace; 0 once reaped */
 	int pidfd;
 	int control; /* our end of init's control socket */
-	int userns;  /* the sandbox's own, until it is claimed */
+	int userns;  /* the sandbox's own, until it has its root */
 	enum {
 		SANDBOX_IS_NEW,
 		SANDBOX_IS_PREPARED,
 		SANDBOX_IS_READY
 	} stage; /* what init has said */
-	bool has_lease, has_cgroup;
+	bool has_lease, has_cgroup, has_root;
 	uint32_t lease;
 	struct image home, scratch;
 };
 
 struct sandbox_spec {
 	const uint8_t *key; /* SUP_KEY_LEN bytes */
-	uint32_t image;
+	uint32_t image;     /* what has its root already has that of this image */
 	uint32_t memory_mib, cpu_milli, processes;
 	const char *hostname;
 };
@@ -53,6 +54,11 @@ void sandbox_host_close(struct sandbox_host *h);
 
 /* On failure (-1, f) nothing is left but what sandbox_kill and sandbox_remove still take away. */
 int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f);
+int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, struct fail *f);
+/* The same with a root that is made already; scratch becomes the sandbox's, root stays the
+ * caller's. */
+int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root, struct fail *f);
+/* Does what is still missing of the above too. */
 int sandbox_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
         bool *ret_created, struct fail *f);
 

@@ -276,10 +276,10 @@ static void turn(struct supervisor *s, uint64_t most)
 	gateways_drop(s);
 	if ((uint64_t)due > most)
 		due = (int)most;
-	bool spare = s->cfg->sandbox && !s->draining && due > 0 && disk_wants_spare(s->host.disk);
-	int n = epoll_pwait(s->epoll, ev, 64, spare ? 0 : due, &s->old_mask);
-	if (n == 0 && spare)
-		disk_make_spare(s->host.disk);
+	bool ahead = !s->draining && due > 0 && live_wants_step(s->live);
+	int n = epoll_pwait(s->epoll, ev, 64, ahead ? 0 : due, &s->old_mask);
+	if (n == 0 && ahead)
+		live_step(s->live);
 	for (int i = 0; i < n; i++) {
 		uint64_t id = ev[i].data.u64;
 		if (id < ID_SIGNAL)
@@ -368,6 +368,8 @@ static int config_check(const struct sup_config *c, struct error *err)
 		return error_param(err, ERR_INVALID, "container.home", "from 16 MiB to 16 TiB");
 	if (c->scratch_mib < 16 || c->scratch_mib > 1 << 24)
 		return error_param(err, ERR_INVALID, "container.scratch", "from 16 MiB to 16 TiB");
+	if (c->pool > SUP_MAX_POOL)
+		return error_param(err, ERR_INVALID, "container.pool", "at most %d", SUP_MAX_POOL);
 	if (c->sleep_after_ms > 366ULL * 86400000 || c->grace_ms > 86400000)
 		return error_param(err, ERR_INVALID, "container.sleep_after", "too long");
 	return 0;

@@ -14,6 +14,7 @@
 
 #define SUP_MAX_IMAGES   16
 #define SUP_MAX_GATEWAYS 64
+#define SUP_MAX_POOL     64
 
 enum sup_cgroup_choice { SUP_CG_AUTO, SUP_CG_FORCE_V1 };
 
@@ -25,6 +26,7 @@ struct sup_config {
 	uint32_t n_leases;                /* how many ranges of 65,536 ids may be given out */
 	uint32_t gateways;                /* 1 … SUP_MAX_GATEWAYS */
 	uint32_t live;       /* most live containers; 0: from memory (DESIGN section 8) */
+	uint32_t pool;       /* sandboxes made ahead of use; a quarter of live at most; 0: none */
 	uint32_t memory_mib; /* default of a container */
 	uint32_t max_memory_mib;
 	uint32_t home_mib;

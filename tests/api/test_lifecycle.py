@@ -60,7 +60,7 @@ def test_a_container_is_not_frozen_while_a_turn_holds_it(server, client, provide
 # ---- sleep and waking ----
 
 def test_sleep_and_wake(make_server, provider):
-    server = make_server(config={"container": {"sleep_after": "1s"}})
+    server = make_server(config={"container": {"sleep_after": "1s", "pool": 0}})  # whose inits would be seen
     client = server.start().client()
     client.run("s", "echo kept > f; mkdir d; chown 1234:5678 d; chmod 4755 f; echo lost > /tmp/f; echo lost > /root/f; "
                     "echo lost > /etc/f; setsid -f sleep 97001")

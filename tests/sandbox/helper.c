@@ -8,17 +8,23 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -405,6 +411,57 @@ static int do_signal(char **argv)
 	sleep_for_ever();
 }
 
+static int abstract_socket(struct sockaddr_un *ret, socklen_t *ret_len)
+{
+	*ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(ret->sun_path + 1, "brig-left", 9);
+	*ret_len = (socklen_t)offsetof(struct sockaddr_un, sun_path) + 10;
+	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+#define LEFT_KEY 0x42524947
+
+/* Leaves one of each kind of thing that has a name but no file, and a process that keeps them. */
+static int do_leave(char **argv)
+{
+	struct sockaddr_un a;
+	socklen_t len;
+	int s = abstract_socket(&a, &len), shm = shmget(LEFT_KEY, 4096, IPC_CREAT | 0666);
+
+	(void)argv;
+	if (s < 0 || bind(s, (struct sockaddr *)&a, len) < 0 || listen(s, 5) < 0 || shm < 0 ||
+	        shmat(shm, NULL, 0) == (void *)-1 || msgget(LEFT_KEY, IPC_CREAT | 0666) < 0 ||
+	        semget(LEFT_KEY, 1, IPC_CREAT | 0666) < 0)
+		return 1;
+	if (fork() == 0) {
+		setsid();
+		close(0);
+		close(1);
+		close(2);
+		sleep_for_ever();
+	}
+	return 0;
+}
+
+/* Prints which of those are there. */
+static int do_find(char **argv)
+{
+	struct sockaddr_un a;
+	socklen_t len;
+	int s = abstract_socket(&a, &len);
+
+	(void)argv;
+	if (connect(s, (struct sockaddr *)&a, len) == 0)
+		puts("socket");
+	if (shmget(LEFT_KEY, 0, 0) >= 0)
+		puts("shm");
+	if (msgget(LEFT_KEY, 0) >= 0)
+		puts("queue");
+	if (semget(LEFT_KEY, 0, 0) >= 0)
+		puts("semaphore");
+	return 0;
+}
+
 static int do_exit(char **argv)
 {
 	return (int)number(argv[0]);
@@ -422,7 +479,7 @@ int main(int argc, char **argv)
 	        {"ignore", do_ignore, 0}, {"daemon", do_daemon, 0}, {"stop", do_stop, 0},
 	        {"vfork", do_vfork, 0}, {"bomb", do_bomb, 0}, {"memory", do_memory, 1},
 	        {"bytes", do_bytes, 1}, {"count", do_count, 1}, {"signal", do_signal, 1},
-	        {"exit", do_exit, 1}};
+	        {"leave", do_leave, 0}, {"find", do_find, 0}, {"exit", do_exit, 1}};
 
 	for (size_t i = 0; argc > 1 && i < COUNT(COMMANDS); i++)
 		if (!strcmp(argv[1], COMMANDS[i].name) && argc - 2 >= COMMANDS[i].n_args)

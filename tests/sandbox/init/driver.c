@@ -1101,6 +1101,16 @@ static void change_op(struct init_setup *m)
 	m->h.op = INIT_CLAIM;
 }
 
+static void change_root_op(struct init_header *m)
+{
+	m->op = INIT_CHANNEL; /* one descriptor too */
+}
+
+static void change_root_size(struct init_header *m)
+{
+	m->size = sizeof(struct init_claim);
+}
+
 static void change_name(struct init_claim *m)
 {
 	memset(m->hostname, 'a', sizeof m->hostname);
@@ -1152,8 +1162,10 @@ static void test_broken(void)
 		const char *step;
 	} CASES[] = {{{.setup = change_cgroups}, "message"}, {{.setup = change_uid}, "message"},
 	        {{.setup = change_size}, "message"}, {{.setup = change_op}, "message"},
-	        {{.claim = change_name}, "message"}, {{.claim = change_name_text}, "message"},
-	        {{.claim = change_tmp}, "message"}, {{.claim = change_memory}, "message"}};
+	        {{.take_root = change_root_op}, "message"},
+	        {{.take_root = change_root_size}, "message"}, {{.claim = change_name}, "message"},
+	        {{.claim = change_name_text}, "message"}, {{.claim = change_tmp}, "message"},
+	        {{.claim = change_memory}, "message"}};
 
 	for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
 		const char *step = sandbox_start_changed(&sb, &CASES[i].change);

@@ -479,7 +479,8 @@ static void send_fds(int socket, const void *data, size_t len, const int *fds, i
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
 	memcpy(CMSG_DATA(c), fds, (size_t)n * sizeof(int));
-	if (sendmsg(socket, &msg, MSG_NOSIGNAL) < 0)
+	/* One that broke at an earlier message is gone: its last word is still to be read. */
+	if (sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE)
 		die("send");
 	for (int i = 0; i < n; i++)
 		close(fds[i]);
@@ -514,9 +515,9 @@ static const char *claim_sandbox(
 	        .memory_mib = SANDBOX_MEMORY,
 	        .cpu_milli = 1000,
 	        .hostname = SANDBOX_HOSTNAME};
-	int root = make_root(userns, change), home;
 	char path[96];
 	const char *step;
+	int home;
 
 	snprintf(path, sizeof path, "%s/home", host.dir);
 	home = open_tree(path);
@@ -524,7 +525,7 @@ static const char *claim_sandbox(
 	if (change->claim)
 		change->claim(&claim);
 	sb->claim_ns = sandbox_now_ns();
-	send_fds(sb->control, &claim, sizeof claim, (int[]){root, home}, 2);
+	send_fds(sb->control, &claim, sizeof claim, &home, 1);
 	step = await(sb->control, INIT_READY);
 	sb->ready_ns = sandbox_now_ns();
 	return step;
@@ -534,7 +535,8 @@ const char *sandbox_start_changed(struct sandbox *sb, const struct sandbox_chang
 {
 	struct init_setup setup = {
 	        .h = {INIT_SETUP, sizeof setup, 0}, .cgroups = host.kind, .init_uid = SANDBOX_UID};
-	int sv[2], init_group, run, userns, dev;
+	struct init_header take_root = {INIT_ROOT, sizeof take_root, 0};
+	int sv[2], init_group, run, userns, dev, root;
 	const char *step;
 	char path[96];
 
@@ -557,6 +559,10 @@ const char *sandbox_start_changed(struct sandbox *sb, const struct sandbox_chang
 	if (write(sv[0], "", 1) != 1)
 		die("go");
 	send_fds(sv[0], &setup, sizeof setup, (int[]){dev, run, open_oom()}, 3);
+	root = make_root(userns, change);
+	if (change->take_root)
+		change->take_root(&take_root);
+	send_fds(sv[0], &take_root, sizeof take_root, &root, 1);
 	step = await(sv[0], INIT_PREPARED);
 	sb->prepared_ns = sandbox_now_ns();
 	if (!*step)

@@ -35,6 +35,7 @@ bool sandbox_open(enum init_cgroups kind, const char *sbx);
 /* What a test would have other than it should be; each may be NULL. */
 struct sandbox_change {
 	void (*setup)(struct init_setup *m);
+	void (*take_root)(struct init_header *m);
 	void (*claim)(struct init_claim *m);
 	void (*root)(int upper); /* a directory whose files cover those of the image */
 };

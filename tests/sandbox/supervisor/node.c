@@ -115,6 +115,7 @@ static void build_image(const char *data)
 	        "root/etc root/root "
 	        "root/workspace root/workspace/home root/usr root/usr/bin root/var; chmod 755 .; "
 	        "cp /bin/busybox root/bin/busybox; root/bin/busybox --install root/bin; "
+	        "[ -z \"$BRIG_TEST_SBX\" ] || cp \"$BRIG_TEST_SBX\" root/bin/sbx; "
 	        "printf 'root:x:0:0:root:/root:/bin/sh\\n' > root/etc/passwd; printf "
 	        "'root:x:0:\\n' > root/etc/group; "
 	        "mkfs.erofs images/base.erofs root; rm -rf root";
@@ -160,8 +161,8 @@ void node_make(struct node *n)
 	const char *mode = getenv("BRIG_TEST_CGROUPS");
 	n->cfg.cgroups = mode && strcmp(mode, "v1") == 0 ? SUP_CG_FORCE_V1 : SUP_CG_AUTO;
 	/* Two test programs at once must not count each other's processes. */
-	n->cfg.id_base = 2500000000u + (uint32_t)((getpid() + 31 * made) % 1021) * 8 * 65536;
-	n->cfg.n_leases = 6;
+	n->cfg.id_base = 2500000000u + (uint32_t)((getpid() + 31 * made) % 1021) * 24 * 65536;
+	n->cfg.n_leases = 6; /* up to 22 fit */
 	n->cfg.gateways = 1;
 	n->cfg.live = 6;
 	n->cfg.memory_mib = 256;
@@ -383,19 +384,36 @@ void node_check_nothing_left(const struct node *n)
 	int count;
 	node_ticks(n, &count);
 	assert_int_equal(count, 0);
+	assert_int_equal(node_files(n, "scratch"), 0);
+}
+
+int node_files(const struct node *n, const char *folder)
+{
 	char path[sizeof(n->cfg.data) + 16];
-	str_format(path, sizeof(path), "%s/scratch", n->cfg.data);
+	str_format(path, sizeof(path), "%s/%s", n->cfg.data, folder);
 	DIR *dir = opendir(path);
 	int files = 0;
 	for (struct dirent *e; dir && (e = readdir(dir));)
 		files += e->d_name[0] != '.';
 	if (dir)
 		closedir(dir);
-	assert_int_equal(files, 0);
+	return files;
 }
 
-/* Calls for each process whose user is in the leases; stops when it returns false. */
-static void each_process(const struct node *n, bool (*call)(void *ctx, pid_t pid), void *ctx)
+int node_logged(const struct node *n, const char *text)
+{
+	char path[sizeof(n->cfg.data) + 8], line[4096];
+	int count = 0;
+	str_format(path, sizeof(path), "%s/log", n->cfg.data);
+	FILE *f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		count += strstr(line, text) != NULL;
+	if (f)
+		fclose(f);
+	return count;
+}
+
+void node_each_process(const struct node *n, bool (*call)(void *ctx, pid_t pid), void *ctx)
 {
 	uid_t low = sup_uid_lease(&n->cfg, 0), high = sup_uid_lease(&n->cfg, n->cfg.n_leases);
 	DIR *dir = opendir("/proc");
@@ -450,7 +468,7 @@ static bool add_ticks(void *ctx, pid_t pid)
 uint64_t node_ticks(const struct node *n, int *ret_count)
 {
 	struct ticks t = {0};
-	each_process(n, add_ticks, &t);
+	node_each_process(n, add_ticks, &t);
 	if (ret_count)
 		*ret_count = t.count;
 	return t.sum;
@@ -459,6 +477,7 @@ uint64_t node_ticks(const struct node *n, int *ret_count)
 struct init_search {
 	const struct node *n;
 	pid_t pid;
+	int count;
 };
 
 static bool is_init(void *ctx, pid_t pid)
@@ -469,17 +488,26 @@ static bool is_init(void *ctx, pid_t pid)
 	str_format(path, sizeof(path), "/proc/%d/status", (int)pid);
 	FILE *f = fopen(path, "r");
 	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "NSpid: %d %d", &ids[0], &ids[1]) == 2 && ids[1] == 1)
+		if (sscanf(line, "NSpid: %d %d", &ids[0], &ids[1]) == 2 && ids[1] == 1) {
 			s->pid = pid;
+			s->count++;
+		}
 	if (f)
 		fclose(f);
-	return s->pid == 0;
+	return true;
+}
+
+int node_inits(const struct node *n)
+{
+	struct init_search s = {.n = n};
+	node_each_process(n, is_init, &s);
+	return s.count;
 }
 
 pid_t node_find_init(const struct node *n)
 {
-	struct init_search s = {n, 0};
-	each_process(n, is_init, &s);
+	struct init_search s = {.n = n};
+	node_each_process(n, is_init, &s);
 	return s.pid;
 }
 

@@ -38,7 +38,8 @@ union reply {
 	uint8_t bytes[SUP_MAX_MESSAGE];
 };
 
-/* A fresh data folder with a base image (busybox), settings small and fast; nothing runs yet. */
+/* A fresh data folder with a base image (busybox, and the helper that $BRIG_TEST_SBX names),
+ * settings small and fast; nothing runs yet. */
 void node_make(struct node *n);
 void node_start(struct node *n);        /* until all gateways are there */
 int node_start_fails(struct node *n);   /* expects it to end by itself; n->error says why */
@@ -79,6 +80,12 @@ bool channel_is_closed(int channel, int ms);
 /* Processor time, in ticks, of all processes whose user is in the node's leases; and how many they
  * are. */
 uint64_t node_ticks(const struct node *n, int *ret_count);
+/* Calls for each process of the leases until it returns false. */
+void node_each_process(const struct node *n, bool (*call)(void *ctx, pid_t pid), void *ctx);
+int node_inits(const struct node *n); /* how many inits run: of containers and of the pool */
+int node_files(const struct node *n, const char *folder); /* how many a folder of the data has */
+/* How often the supervisor has written that text to its log, in all its lives. */
+int node_logged(const struct node *n, const char *text);
 pid_t node_find_init(const struct node *n); /* the one init that runs, as the host sees it */
 uint64_t now_ms(void);
 void sleep_ms(int ms);

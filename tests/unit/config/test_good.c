@@ -45,6 +45,7 @@ static void check_defaults(const struct config *c)
 	assert_int_equal(c->container.home_mib, 5120);
 	assert_int_equal(c->container.scratch_mib, 4096);
 	assert_int_equal(c->container.processes, 512);
+	assert_int_equal(c->container.pool, 4);
 	assert_int_equal(c->container.sleep_after_ms, 300000);
 	assert_int_equal(c->container.keep_days, 30);
 	assert_false(c->container.durable_power);

@@ -1,0 +1,121 @@
+/*
+ * The table of live containers as live.c and pool.c share it; nobody else includes this.
+ */
+#ifndef BRIG_SUPERVISOR_LIVE_INTERNAL_H
+#define BRIG_SUPERVISOR_LIVE_INTERNAL_H
+
+#include "supervisor/live.h"
+#include "supervisor/maker.h"
+
+#include <sys/queue.h>
+
+#define START_LIMIT_MS 10000
+
+enum state { LIVE_POOLED, LIVE_STARTING, LIVE_RUNNING, LIVE_FROZEN, LIVE_ENDING };
+
+struct hold {
+	TAILQ_ENTRY(hold) link;
+	uint64_t id;
+	uint32_t gateway;
+};
+
+struct container {
+	TAILQ_ENTRY(container) link;
+	struct sup_claim
+	        is; /* the claim it was started for: key, workspace, policy, image, limits */
+	enum state state;
+	bool named;  /* it was claimed: until then only `image` of `is` says anything */
+	bool pooled; /* it was made ahead of time */
+	uint64_t generation;
+	struct sandbox sb;
+	TAILQ_HEAD(, hold) holds;
+	uint32_t n_holds;
+	bool created;  /* there was no home before */
+	bool told;     /* the first claimant knows how it came to be */
+	bool was_live; /* READY was seen: its end is announced */
+	bool announced;
+	uint64_t started_ns, prepared_ns, claimed_ns; /* where the time of a start went */
+	uint64_t due_ms;   /* POOLED, STARTING: give up; ENDING: look again */
+	uint64_t since_ms; /* ENDING */
+	uint64_t idle_ms;  /* when the last holder left */
+	uint64_t keep_ms;  /* kept thawed and awake until then */
+	enum sup_end why;
+	uint32_t looks;
+	struct fail fail; /* why it could not start */
+	char fail_text[64];
+};
+
+struct waiter {
+	TAILQ_ENTRY(waiter) link;
+	union message m;
+	uint32_t gateway;
+	uint64_t deadline_ms;
+	uint64_t on; /* generation it waits for: of a start, or of an end that it asked for */
+	bool extended;
+	bool cold;      /* a pooled sandbox died under it: the next one is made for it */
+	bool created;   /* … and had a new home */
+	bool for_space; /* blocked by the workspace's limit in this run of the queue */
+	uint32_t why;   /* what a time-out is called */
+};
+
+/* What pool.c knows. */
+struct pool {
+	uint32_t size;                /* how many it keeps */
+	uint32_t asked[SUP_MAX_POOL]; /* the images of the last `size` starts, a ring */
+	uint32_t asked_at;
+	uint32_t failures; /* in a row */
+	uint64_t next_ms;  /* nothing is made before */
+	struct maker maker;
+};
+
+struct live {
+	struct sandbox_host *host;
+	const struct sup_config *cfg;
+	struct live_out out;
+	TAILQ_HEAD(, container) containers;
+	TAILQ_HEAD(, waiter) queue;
+	uint32_t n_containers, n_waiting, limit;
+	uint64_t last_id, last_hold;
+	uint64_t room_due_ms;
+	bool out_of_room; /* under half of the reserve of free disk: all frozen */
+	uint32_t max_cpu_milli;
+	/* As this run of the queue found it, since the queue may be long. */
+	enum disk_room room;
+	bool deletes_wait;
+	bool stopping;
+	struct pool pool;
+};
+
+/* live.c: an empty container in the table, in the state given. */
+struct container *container_new(struct live *l, enum state state);
+/* live.c: kills it; it stays in the table until nothing of it is left. */
+void container_end(struct live *l, struct container *c, enum sup_end why);
+
+/*
+ * pool.c: the sandboxes that are made ahead of use. Each is a container of the table without a
+ * name, and counts against the limit like any other.
+ */
+void pool_open(struct live *l);
+/* The furthest one for this image that still lives, or NULL. It stays pooled until it is claimed.
+ */
+struct container *pool_find(struct live *l, uint32_t image);
+/* A container of this image is being started. */
+void pool_asked(struct live *l, uint32_t image);
+/* A container has come up: what serves it goes first. */
+void pool_pause(struct live *l);
+/* Ends one to make room; false where there is none. */
+bool pool_evict(struct live *l);
+/* init has said PREPARED. */
+void pool_prepared(struct live *l, struct container *c);
+/* One failed or died, and is ending now. */
+void pool_lost(struct live *l, struct container *c, const struct fail *f);
+/* The maker's socket is readable; a child that is no sandbox's has ended (false: not the maker). */
+void pool_heard(struct live *l);
+bool pool_reaped(struct live *l, pid_t pid);
+/* Nothing is made any more, and the maker ends. */
+void pool_close(struct live *l);
+/* When there is a step to make: now or earlier, or UINT64_MAX. */
+uint64_t pool_due(const struct live *l, uint64_t now);
+void pool_step(struct live *l);
+
+#endif
