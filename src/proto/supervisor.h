@@ -34,6 +34,8 @@ enum sup_op {
 	                  SUP_DONE */
 	SUP_KEEP,      /* struct sup_keep: keep thawed and awake for a time → SUP_DONE */
 	SUP_STATUS,    /* struct sup_key → SUP_STATUS_IS */
+	SUP_FILES,     /* struct sup_files → SUP_FILES_ARE + socket to the container's worker
+	                  (proto/worker.h), or SUP_FAILED; wakes nothing */
 
 	/* supervisor → gateway */
 	SUP_CLAIMED =
@@ -41,6 +43,7 @@ enum sup_op {
 	SUP_FAILED,    /* struct sup_failed */
 	SUP_DONE,      /* struct sup_simple */
 	SUP_STATUS_IS, /* struct sup_status */
+	SUP_FILES_ARE, /* struct sup_simple; one descriptor */
 	SUP_ENDED, /* struct sup_ended, unasked, to every gateway: a live container is live no more
 	            */
 };
@@ -88,6 +91,16 @@ struct sup_key {
 	struct sup_header h;
 	uint8_t key[SUP_KEY_LEN];
 };
+
+/* SUP_DELETE ends the worker of a container first. */
+struct sup_files {
+	struct sup_header h;
+	uint8_t key[SUP_KEY_LEN];
+	uint32_t flags; /* SUP_FILES_… */
+	uint32_t pad;
+};
+#define SUP_FILES_CREATE 1u /* make an empty home where there is none, rather than SUP_E_UNKNOWN   \
+	                     */
 
 struct sup_keep {
 	struct sup_header h;
