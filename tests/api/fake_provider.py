@@ -357,10 +357,13 @@ class Connection:
             else:
                 head += "Connection: close\r\n"
             self.sock.sendall(head.encode("latin-1") + b"\r\n")
-        for step in reply.steps:
+        # The body's end travels with its last bytes, as it does where a server flushes once: a client that
+        # goes on at the last event has then read the end too, and the connection is free for its next request.
+        last = reply.steps[-1] if reply.steps and isinstance(reply.steps[-1], bytes) and not reply.split else b""
+        for step in reply.steps[:-1] if last else reply.steps:
             self.step(step, encode, reply.split)
-        if end:
-            self.sock.sendall(end)
+        if last or end:
+            self.sock.sendall(encode(last) + end)
         return reply.framing in ("chunked", "length")
 
     def step(self, step, encode, split):
