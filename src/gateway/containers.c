@@ -180,7 +180,8 @@ static void job_work(void *arg)
 		j->result = store_container_get(j->g->store, &scope, id, &j->row, &j->err);
 		break;
 	case JOB_DELETE:
-		j->result = store_container_mark_deleting(j->g->store, &scope, id, &j->err);
+		j->result = store_container_mark_deleting(
+		        j->g->store, &scope, id, clock_wall_ms(), &j->err);
 		break;
 	case JOB_DELETED:
 		j->result = store_container_delete(j->g->store, &scope, id, &j->err);

@@ -17,16 +17,16 @@ struct store_backend {
 	        struct store_container *ret, struct error *err);
 	int (*container_keep)(struct store *s, const struct store_scope *scope, struct str id,
 	        int64_t keep_until_ms, struct error *err);
-	int (*container_mark_deleting)(
-	        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+	int (*container_mark_deleting)(struct store *s, const struct store_scope *scope,
+	        struct str id, int64_t now_ms, struct error *err);
 	int (*container_delete)(
 	        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
 	int (*container_list)(struct store *s, const struct store_scope *scope,
 	        const struct store_list_query *q, struct store_list *ret, struct error *err);
-	int (*container_stale)(struct store *s, int64_t unused_since_ms, int64_t now_ms,
-	        uint32_t limit, struct store_stale **ret, size_t *ret_n, struct error *err);
-	int (*container_expire)(
-	        struct store *s, const struct store_stale *stale, struct error *err);
+	int (*container_stale)(struct store *s, int64_t keep_ms, int64_t now_ms, uint32_t limit,
+	        struct store_stale **ret, size_t *ret_n, struct error *err);
+	int (*container_expire)(struct store *s, const struct store_stale *stale, int64_t now_ms,
+	        struct error *err);
 	int (*call_ids_put)(struct store *s, const struct store_scope *scope,
 	        const struct store_call_id *ids, size_t n, int64_t expires_ms, struct error *err);
 	int (*call_id_get)(struct store *s, const struct store_scope *scope, struct str hash,

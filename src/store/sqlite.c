@@ -30,7 +30,7 @@
 
 #define COLUMNS                                                                                    \
 	"id, name, created_ms, last_used_ms, keep_until_ms, image, memory_mib, cpu_milli, "        \
-	"deleting, network, env, metadata"
+	"deleting, network, env, metadata, expires_ms"
 #define KEY "account = ?1 AND workspace = ?2 AND id = ?3"
 #define LIST                                                                                       \
 	"SELECT " COLUMNS " FROM containers WHERE account = ?1 AND workspace = ?2 "                \
@@ -63,20 +63,29 @@ static const char *const sql_of[N_STATEMENTS] = {
         [ST_COMMIT] = "COMMIT",
         [ST_ROLLBACK] = "ROLLBACK",
         [ST_CREATE] = "INSERT INTO containers (account, workspace, " COLUMNS ") VALUES "
-                      "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13) "
-                      "ON CONFLICT DO NOTHING",
-        [ST_TOUCH] = "UPDATE containers SET last_used_ms = max(last_used_ms, ?4) WHERE " KEY,
+                      "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13, ?14) "
+                      "ON CONFLICT DO UPDATE SET name = excluded.name, "
+                      "created_ms = excluded.created_ms, last_used_ms = excluded.last_used_ms, "
+                      "keep_until_ms = excluded.keep_until_ms, image = excluded.image, "
+                      "memory_mib = excluded.memory_mib, cpu_milli = excluded.cpu_milli, "
+                      "deleting = 0, network = excluded.network, env = excluded.env, "
+                      "metadata = excluded.metadata, expires_ms = excluded.expires_ms "
+                      "WHERE deleting = 1",
+        [ST_TOUCH] = "UPDATE containers SET last_used_ms = max(last_used_ms, ?4) WHERE " KEY
+                     " AND deleting = 0",
         [ST_GET] = "SELECT " COLUMNS " FROM containers WHERE " KEY,
         [ST_KEEP] = "UPDATE containers SET keep_until_ms = ?4 WHERE " KEY,
-        [ST_MARK] = "UPDATE containers SET deleting = 1 WHERE " KEY,
-        [ST_DELETE] = "DELETE FROM containers WHERE " KEY,
+        [ST_MARK] = "UPDATE containers SET deleting = 1, last_used_ms = ?4 WHERE " KEY,
+        [ST_DELETE] = "DELETE FROM containers WHERE " KEY " AND deleting = 1",
         [ST_LIST_UP] = LIST "AND (created_ms, id) > (?4, ?5) ORDER BY created_ms, id LIMIT ?6",
         [ST_LIST_DOWN] = LIST "AND (created_ms, id) < (?4, ?5) "
                               "ORDER BY created_ms DESC, id DESC LIMIT ?6",
         [ST_STALE] = "SELECT account, workspace, id, last_used_ms, deleting FROM containers WHERE "
-                     "(last_used_ms < ?1 AND keep_until_ms <= ?2) OR deleting = 1 LIMIT ?3",
-        [ST_EXPIRE] =
-                "DELETE FROM containers WHERE " KEY " AND (deleting = 1 OR last_used_ms = ?4)",
+                     "(last_used_ms < ?2 - ?1 AND keep_until_ms <= ?2) OR (expires_ms > 0 AND "
+                     "last_used_ms + expires_ms < ?2 AND keep_until_ms <= ?2) OR "
+                     "(deleting = 1 AND last_used_ms < ?2 - 60000) LIMIT ?3",
+        [ST_EXPIRE] = "UPDATE containers SET deleting = 1, last_used_ms = ?5 WHERE " KEY
+                      " AND last_used_ms = ?4",
         [ST_CALL_PUT] = "INSERT INTO call_ids (account, workspace, hash, upstream_id, expires_ms) "
                         "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET "
                         "upstream_id = excluded.upstream_id, "
@@ -228,6 +237,7 @@ static void read_container(sqlite3_stmt *st, struct store_container *c)
 	c->network = column_dup(st, 9);
 	c->env = column_dup(st, 10);
 	c->metadata = column_dup(st, 11);
+	c->expires_ms = sqlite3_column_int64(st, 12);
 }
 
 static int get_locked(struct sqlite *q, const struct store_scope *scope, struct str id,
@@ -268,6 +278,7 @@ static int insert_locked(struct sqlite *q, const struct store_scope *scope, stru
 	bind_str(st, 11, str_of(c->network));
 	bind_str(st, 12, str_of(c->env));
 	bind_str(st, 13, str_of(c->metadata));
+	sqlite3_bind_int64(st, 14, c->expires_ms);
 	return run(q, st, "make container", err);
 }
 
@@ -356,12 +367,12 @@ static int container_keep(struct store *s, const struct store_scope *scope, stru
 	return must_change(change_row(q, ST_KEEP, scope, id, &keep_until_ms, err), id, err);
 }
 
-static int container_mark_deleting(
-        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
+static int container_mark_deleting(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct error *err)
 {
 	struct sqlite *q _locked_ = lock(s);
 
-	return must_change(change_row(q, ST_MARK, scope, id, NULL, err), id, err);
+	return must_change(change_row(q, ST_MARK, scope, id, &now_ms, err), id, err);
 }
 
 static int container_delete(
@@ -429,7 +440,7 @@ static int container_list(struct store *s, const struct store_scope *scope,
 	return r;
 }
 
-static int container_stale(struct store *s, int64_t unused_since_ms, int64_t now_ms, uint32_t limit,
+static int container_stale(struct store *s, int64_t keep_ms, int64_t now_ms, uint32_t limit,
         struct store_stale **ret, size_t *ret_n, struct error *err)
 {
 	struct sqlite *q _locked_ = lock(s);
@@ -440,7 +451,7 @@ static int container_stale(struct store *s, int64_t unused_since_ms, int64_t now
 
 	if (!st)
 		return -ERR_IO;
-	sqlite3_bind_int64(st, 1, unused_since_ms);
+	sqlite3_bind_int64(st, 1, keep_ms);
 	sqlite3_bind_int64(st, 2, now_ms);
 	sqlite3_bind_int64(st, 3, limit);
 	while ((step = sqlite3_step(st)) == SQLITE_ROW) {
@@ -464,12 +475,19 @@ static int container_stale(struct store *s, int64_t unused_since_ms, int64_t now
 	return 0;
 }
 
-static int container_expire(struct store *s, const struct store_stale *stale, struct error *err)
+static int container_expire(
+        struct store *s, const struct store_stale *stale, int64_t now_ms, struct error *err)
 {
 	struct sqlite *q _locked_ = lock(s);
 	struct store_scope scope = {str_of(stale->account), str_of(stale->workspace)};
+	sqlite3_stmt *st = prepare(q, ST_EXPIRE, err);
 
-	return change_row(q, ST_EXPIRE, &scope, str_of(stale->id), &stale->last_used_ms, err);
+	if (!st)
+		return -ERR_IO;
+	bind_key(st, &scope, str_of(stale->id));
+	sqlite3_bind_int64(st, 4, stale->last_used_ms);
+	sqlite3_bind_int64(st, 5, now_ms);
+	return run(q, st, "expire container", err);
 }
 
 /* ---- call ids ---- */

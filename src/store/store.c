@@ -113,12 +113,12 @@ int store_container_keep(struct store *s, const struct store_scope *scope, struc
 	return r < 0 ? r : s->backend->container_keep(s, scope, id, keep_until_ms, err);
 }
 
-int store_container_mark_deleting(
-        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
+int store_container_mark_deleting(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct error *err)
 {
 	int r = check_key(scope, id, err);
 
-	return r < 0 ? r : s->backend->container_mark_deleting(s, scope, id, err);
+	return r < 0 ? r : s->backend->container_mark_deleting(s, scope, id, now_ms, err);
 }
 
 int store_container_delete(
@@ -141,17 +141,18 @@ int store_container_list(struct store *s, const struct store_scope *scope,
 	return s->backend->container_list(s, scope, q, ret, err);
 }
 
-int store_container_stale(struct store *s, int64_t unused_since_ms, int64_t now_ms, uint32_t limit,
+int store_container_stale(struct store *s, int64_t keep_ms, int64_t now_ms, uint32_t limit,
         struct store_stale **ret, size_t *ret_n, struct error *err)
 {
 	if (limit < 1 || limit > LIMIT_MAX)
 		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
-	return s->backend->container_stale(s, unused_since_ms, now_ms, limit, ret, ret_n, err);
+	return s->backend->container_stale(s, keep_ms, now_ms, limit, ret, ret_n, err);
 }
 
-int store_container_expire(struct store *s, const struct store_stale *stale, struct error *err)
+int store_container_expire(
+        struct store *s, const struct store_stale *stale, int64_t now_ms, struct error *err)
 {
-	return s->backend->container_expire(s, stale, err);
+	return s->backend->container_expire(s, stale, now_ms, err);
 }
 
 /* ---- call ids ---- */

@@ -49,6 +49,7 @@ struct store_container {
 	char name[STORE_NAME_MAX + 1];
 	int64_t created_ms, last_used_ms;
 	int64_t keep_until_ms; /* keep_running: awake until then; 0: no */
+	int64_t expires_ms;    /* after its last use; 0: as the server says */
 	char image[65];
 	uint32_t memory_mib, cpu_milli;
 	bool deleting;  /* its files are being removed */
@@ -60,14 +61,15 @@ struct store_container {
 void store_container_clear(struct store_container *c);
 
 /*
- * Makes the row unless one of that id is there: 1 made, 0 it was there. ret (may be NULL) is filled
- * with the row as it stands afterwards.
+ * Makes the row unless one of that id is there: 1 made, 0 it was there. One that is being deleted
+ * is not there: the new one takes its place. ret (may be NULL) is filled with the row as it stands
+ * afterwards.
  */
 int store_container_create(struct store *s, const struct store_scope *scope,
         const struct store_container *c, struct store_container *ret, struct error *err);
 /*
  * The container was used at now_ms: sets last_used (it never goes back), or makes the row from
- * `fresh` where there is none. 1: made.
+ * `fresh` where there is none, or one that is being deleted. 1: made.
  */
 int store_container_touch(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, const struct store_container *fresh, struct error *err);
@@ -77,10 +79,11 @@ int store_container_get(struct store *s, const struct store_scope *scope, struct
 /* 0 or -ERR_NOT_FOUND. */
 int store_container_keep(struct store *s, const struct store_scope *scope, struct str id,
         int64_t keep_until_ms, struct error *err);
-/* Marks that removal has begun, so that it is finished also after a crash. 0 or -ERR_NOT_FOUND. */
-int store_container_mark_deleting(
-        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
-/* 1: the row is gone, 0: there was none. */
+/* Marks that removal has begun at now_ms, so that it is finished also after a crash. 0 or
+ * -ERR_NOT_FOUND. */
+int store_container_mark_deleting(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct error *err);
+/* Ends a removal. 1: the row is gone, 0: there was none, or it was made anew meanwhile. */
 int store_container_delete(
         struct store *s, const struct store_scope *scope, struct str id, struct error *err);
 
@@ -101,8 +104,9 @@ int store_container_list(struct store *s, const struct store_scope *scope,
 void store_list_clear(struct store_list *l);
 
 /*
- * For the keeper, over all tenants: at most `limit` containers that were last used before
- * unused_since_ms and are not kept at now_ms, or are marked as being deleted.
+ * For the keeper, over all tenants: at most `limit` containers whose last use was longer ago than
+ * their own expiry or keep_ms and that are not kept at now_ms, or whose removal began over a minute
+ * ago and has not ended.
  */
 struct store_stale {
 	char *account, *workspace; /* malloc'ed */
@@ -110,12 +114,13 @@ struct store_stale {
 	int64_t last_used_ms;
 	bool deleting;
 };
-int store_container_stale(struct store *s, int64_t unused_since_ms, int64_t now_ms, uint32_t limit,
+int store_container_stale(struct store *s, int64_t keep_ms, int64_t now_ms, uint32_t limit,
         struct store_stale **ret, size_t *ret_n, struct error *err);
 struct store_stale *store_stale_free(struct store_stale *stale, size_t n); /* returns NULL */
-/* Removes the row only if it was not used since the list was made. 1: gone, 0: it is in use again.
- */
-int store_container_expire(struct store *s, const struct store_stale *stale, struct error *err);
+/* Marks the row as being deleted only if it was not used since the list was made. 1: marked, 0: it
+ * is in use again. */
+int store_container_expire(
+        struct store *s, const struct store_stale *stale, int64_t now_ms, struct error *err);
 
 /* ---- call ids that are longer than ours may be ---- */
 

@@ -67,6 +67,8 @@ static void test_workspaces_do_not_meet(void **state)
 	assert_int_equal(list.n, 0);
 	c.memory_mib = 2048;
 	assert_int_equal(store_container_create(s, &other, &c, NULL, NULL), 1);
+	assert_int_equal(store_container_mark_deleting(s, &other, STR("same"), 1, NULL), 0);
+	assert_int_equal(store_container_delete(s, &acme, STR("same"), NULL), 0);
 	assert_int_equal(store_container_delete(s, &other, STR("same"), NULL), 1);
 	assert_int_equal(store_container_get(s, &acme, STR("same"), &got, NULL), 0);
 	assert_int_equal(got.memory_mib, 1024);
@@ -97,14 +99,30 @@ static void test_keep_mark_delete(void **state)
 	struct store_container c = row_make("k", 1), got = {0};
 
 	assert_int_equal(store_container_keep(s, &acme, STR("k"), 5, NULL), -ERR_NOT_FOUND);
-	assert_int_equal(store_container_mark_deleting(s, &acme, STR("k"), NULL), -ERR_NOT_FOUND);
+	assert_int_equal(
+	        store_container_mark_deleting(s, &acme, STR("k"), 9, NULL), -ERR_NOT_FOUND);
 	store_container_create(s, &acme, &c, NULL, NULL);
 	assert_int_equal(store_container_keep(s, &acme, STR("k"), 77, NULL), 0);
-	assert_int_equal(store_container_mark_deleting(s, &acme, STR("k"), NULL), 0);
+	assert_int_equal(store_container_mark_deleting(s, &acme, STR("k"), 9, NULL), 0);
 	assert_int_equal(store_container_get(s, &acme, STR("k"), &got, NULL), 0);
 	assert_int_equal(got.keep_until_ms, 77);
 	assert_true(got.deleting);
 	store_container_clear(&got);
+	/* used again before the end of it: a new one, which the end leaves alone */
+	c.created_ms = c.last_used_ms = 20;
+	c.expires_ms = 3;
+	assert_int_equal(store_container_touch(s, &acme, STR("k"), 20, &c, NULL), 1);
+	assert_int_equal(store_container_delete(s, &acme, STR("k"), NULL), 0);
+	assert_int_equal(store_container_get(s, &acme, STR("k"), &got, NULL), 0);
+	assert_int_equal(got.created_ms, 20);
+	assert_int_equal(got.keep_until_ms, 0);
+	assert_int_equal(got.expires_ms, 3);
+	assert_false(got.deleting);
+	store_container_clear(&got);
+	assert_int_equal(store_container_mark_deleting(s, &acme, STR("k"), 30, NULL), 0);
+	assert_int_equal(store_container_create(s, &acme, &c, NULL, NULL), 1);
+	assert_int_equal(store_container_create(s, &acme, &c, NULL, NULL), 0);
+	assert_int_equal(store_container_mark_deleting(s, &acme, STR("k"), 40, NULL), 0);
 	assert_int_equal(store_container_delete(s, &acme, STR("k"), NULL), 1);
 	assert_int_equal(store_container_delete(s, &acme, STR("k"), NULL), 0);
 	store_close(s);
@@ -163,7 +181,7 @@ static void test_pages(void **state)
 	}
 	walk(s, (struct store_list_query){.limit = 2, .name = STR("named")}, ids, sizeof(ids));
 	assert_string_equal(ids, "d");
-	store_container_mark_deleting(s, &acme, STR("c"), NULL);
+	store_container_mark_deleting(s, &acme, STR("c"), 9, NULL);
 	walk(s, (struct store_list_query){.limit = 2}, ids, sizeof(ids));
 	assert_string_equal(ids, "edba");
 
@@ -185,30 +203,43 @@ static void test_stale(void **state)
 {
 	struct store *s = place_open(*state);
 	struct store_container old = row_make("old", 10), kept = row_make("kept", 10),
-	                       young = row_make("young", 100), gone = row_make("gone", 100);
+	                       young = row_make("young", 100), gone = row_make("gone", 100),
+	                       going = row_make("going", 10), brief = row_make("brief", 100);
 	struct store_stale *list = NULL;
 	size_t n = 0;
-	bool saw_old = false, saw_gone = false;
+	bool saw_old = false, saw_gone = false, saw_brief = false;
 
-	kept.keep_until_ms = 1000;
+	kept.keep_until_ms = 200000;
+	brief.expires_ms = 50000;
 	store_container_create(s, &acme, &old, NULL, NULL);
 	store_container_create(s, &acme, &kept, NULL, NULL);
 	store_container_create(s, &acme, &young, NULL, NULL);
 	store_container_create(s, &other, &gone, NULL, NULL);
-	store_container_mark_deleting(s, &other, STR("gone"), NULL);
-	assert_int_equal(store_container_stale(s, 50, 500, 100, &list, &n, NULL), 0);
-	assert_int_equal(n, 2);
+	store_container_create(s, &other, &going, NULL, NULL);
+	store_container_create(s, &other, &brief, NULL, NULL);
+	store_container_mark_deleting(s, &other, STR("gone"), 1000, NULL);
+	store_container_mark_deleting(s, &other, STR("going"), 99000, NULL);
+	assert_int_equal(store_container_stale(s, 99950, 100000, 100, &list, &n, NULL), 0);
+	assert_int_equal(n, 3);
 	for (size_t i = 0; i < n; i++) {
 		saw_old |= strcmp(list[i].id, "old") == 0 && strcmp(list[i].workspace, "main") == 0;
 		saw_gone |= strcmp(list[i].id, "gone") == 0 && list[i].deleting &&
 		            strcmp(list[i].workspace, "side") == 0;
+		saw_brief |= strcmp(list[i].id, "brief") == 0;
 	}
-	assert_true(saw_old && saw_gone);
+	assert_true(saw_old && saw_gone && saw_brief);
 	/* Used in between: it must stay. */
 	store_container_touch(s, &acme, STR("old"), 400, &old, NULL);
 	for (size_t i = 0; i < n; i++)
-		assert_int_equal(store_container_expire(s, &list[i], NULL),
-		        strcmp(list[i].id, "gone") == 0 ? 1 : 0);
+		assert_int_equal(store_container_expire(s, &list[i], 100000, NULL),
+		        strcmp(list[i].id, "old") == 0 ? 0 : 1);
+	list = store_stale_free(list, n);
+	/* Under way now; a minute later they are found again. */
+	assert_int_equal(store_container_stale(s, 99950, 100001, 100, &list, &n, NULL), 0);
+	assert_int_equal(n, 0);
+	list = store_stale_free(list, n);
+	assert_int_equal(store_container_stale(s, 159950, 160001, 100, &list, &n, NULL), 0);
+	assert_int_equal(n, 3);
 	list = store_stale_free(list, n);
 	store_close(s);
 }
