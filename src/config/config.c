@@ -106,7 +106,8 @@ static const struct field container_fields[] = {
                 "made ahead of use, of live at most a quarter; 0: none", NULL},
         {"sleep_after", FIELD_MS, AT(sleep_after_ms), 0, 31 * DAY, "300s",
                 "without a command; 0: never", NULL},
-        {"keep_days", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
+        {"keep_days", FIELD_COUNT, AT(keep_days), 1, 36500, "30",
+                "without use, then it is deleted with its files", NULL},
         {"durability", FIELD_CUSTOM, 0, 0, 0, "crash",
                 "crash: files survive brig's death; power: the machine's too", read_durability},
         {"price_per_second", FIELD_MONEY, AT(price_per_second), 0, 0, "0.0001", "dollars", NULL},
@@ -306,7 +307,6 @@ static void set_defaults(struct loader *l)
 	struct config *c = l->c;
 
 	c->store_content = true;
-	c->container.keep_days = 30;
 	c->id_base = ID_BASE;
 	fields_preset(l, root_fields, N_ROOT, c);
 	fields_preset(l, container_fields, N_CONTAINER, &c->container);

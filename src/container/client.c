@@ -245,6 +245,11 @@ static void claim_failed(struct container_hold *h, const struct error *e)
 	fn(ctx, NULL, e);
 }
 
+static void on_kept(void *ctx, const struct container_status *status, const struct error *err)
+{
+	/* It may have ended meanwhile, which its commands tell better. */
+}
+
 /* channel < 0: this process had no room for one more descriptor. */
 static void on_claimed(struct container_client *c, const struct sup_claimed *m, int channel)
 {
@@ -266,6 +271,8 @@ static void on_claimed(struct container_client *c, const struct sup_claimed *m, 
 	}
 	h->claimed = true;
 	LIST_REMOVE(h, bucket);
+	if (h->keep_ms > 0)
+		container_order_keep(c, h->key, h->keep_ms, on_kept, NULL);
 	h->hold = m->hold;
 	h->generation = m->generation;
 	h->how = (enum sup_how)m->how;
@@ -445,6 +452,8 @@ struct container_hold *container_claim(struct container_client *c, const struct 
 	};
 
 	memcpy(m.key, s->key, sizeof(m.key));
+	memcpy(h->key, s->key, sizeof(h->key));
+	h->keep_ms = s->keep_ms;
 	memcpy(m.workspace, s->workspace, sizeof(m.workspace));
 	memcpy(m.policy, s->policy, sizeof(m.policy));
 	memcpy(m.hostname, s->hostname, sizeof(m.hostname));

@@ -45,6 +45,7 @@ struct container_spec {
 	uint8_t workspace[16];
 	uint8_t policy[16];
 	uint32_t image, memory_mib, cpu_milli, processes, workspace_live, wait_ms;
+	uint64_t keep_ms;  /* once claimed: awake and thawed so long from now; 0: as it is */
 	char hostname[64]; /* container_hostname() */
 	bool must_exist;
 };

@@ -38,6 +38,8 @@ struct container_hold {
 	LIST_ENTRY(container_hold) bucket; /* until it is claimed */
 	struct outgoing *unsent;           /* the claim, while it waits in the client's queue */
 	uint64_t hold;                     /* the supervisor's name for it */
+	uint8_t key[SUP_KEY_LEN];
+	uint64_t keep_ms;
 	uint64_t generation;
 	enum sup_how how;
 	container_claimed_fn fn;

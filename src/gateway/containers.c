@@ -13,7 +13,8 @@
 
 #include <stdlib.h>
 
-#define LIST_MAX 100
+#define LIST_MAX   100
+#define KEEP_MAX_S (31 * 24 * 3600)
 
 /* Refuses an environment when a container is made rather than at every command. */
 static void check_env(struct fields *f, const struct json *env)
@@ -68,8 +69,15 @@ static void container_write(struct json_writer *w, const struct gateway *g,
 	jw_key(w, "expires_after");
 	jw_object(w);
 	jw_kcstr(w, "anchor", "last_active_at");
-	jw_ki64(w, "minutes", (int64_t)g->config->container.keep_days * 24 * 60);
+	jw_ki64(w, "minutes",
+	        row->expires_ms > 0 ? row->expires_ms / 60000
+	                            : (int64_t)g->config->container.keep_days * 24 * 60);
 	jw_end(w);
+	jw_key(w, "keep_running_until");
+	if (row->keep_until_ms > clock_wall_ms())
+		jw_i64(w, row->keep_until_ms / 1000);
+	else
+		jw_null(w);
 	size_write(w, "memory_limit", row->memory_mib);
 	jw_kcstr(w, "image", row->image);
 	char cpus[16];
@@ -102,7 +110,7 @@ struct job {
 	struct store_list list;
 	enum sup_state *states;
 	size_t asked;
-	bool explicit_limits;
+	bool explicit_limits, explicit_keep;
 	int result;
 	struct error err;
 };
@@ -156,10 +164,15 @@ static int create_row(struct job *j)
 		        "There is a container of this name with another image, memory or number of "
 		        "CPUs.");
 	}
-	if (r >= 0) {
-		store_container_clear(&j->row);
-		j->row = got;
+	if (r < 0)
+		return r;
+	if (r == 0 && j->explicit_keep) {
+		got.keep_until_ms = j->row.keep_until_ms;
+		r = store_container_keep(
+		        j->g->store, &scope, str_of(got.id), got.keep_until_ms, &j->err);
 	}
+	store_container_clear(&j->row);
+	j->row = got;
 	return r;
 }
 
@@ -267,6 +280,23 @@ static void on_status(void *ctx, const struct container_status *s, const struct 
 	job_answer(j, &out);
 }
 
+/* One that is not live is kept from its next use on: its row says so. */
+static void on_kept(void *ctx, const struct container_status *s, const struct error *err)
+{
+	struct job *j = ctx;
+	uint8_t key[SUP_KEY_LEN];
+
+	key_of(j, j->row.id, key);
+	container_ask_status(j->g->containers, key, on_status, j);
+}
+
+static void order_keep(struct job *j, const uint8_t key[SUP_KEY_LEN])
+{
+	int64_t keep = j->row.keep_until_ms - clock_wall_ms();
+
+	container_order_keep(j->g->containers, key, keep > 0 ? (uint64_t)keep : 0, on_kept, j);
+}
+
 static void job_done(void *arg);
 
 static void on_deleted(void *ctx, const struct container_status *s, const struct error *err)
@@ -311,6 +341,12 @@ static void job_done(void *arg)
 	key_of(j, j->row.id, key);
 	switch (j->op) {
 	case JOB_CREATE:
+		if (j->explicit_keep) {
+			order_keep(j, key);
+			break;
+		}
+		container_ask_status(j->g->containers, key, on_status, j);
+		break;
 	case JOB_GET:
 		container_ask_status(j->g->containers, key, on_status, j);
 		break;
@@ -385,11 +421,49 @@ static void read_memory(struct fields *f, const char *name, const struct config 
 
 static void read_later(struct fields *f)
 {
-	static const char *const later[] = {"file_ids", "keep_running", "expires_after"};
+	static const char *const later[] = {"file_ids"};
 
 	for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
 		if (!json_absent(json_get(f->root, later[i])))
 			fields_fail(f, later[i], "%s is not in this version.", later[i]);
+}
+
+/* true: a day; else a number of seconds. */
+static void read_keep(struct fields *f, struct job *j)
+{
+	const struct json *v = json_get(f->root, "keep_running");
+	int64_t seconds = 24 * 3600;
+	bool on = true;
+
+	if (json_absent(v))
+		return;
+	if (json_is(v, JSON_TRUE) || json_is(v, JSON_FALSE))
+		on = json_is(v, JSON_TRUE);
+	else if (!json_i64(v, &seconds) || seconds < 0 || seconds > KEEP_MAX_S)
+		fields_fail(f, "keep_running",
+		        "keep_running must be true, false, or a number of seconds up to %d.",
+		        KEEP_MAX_S);
+	j->row.keep_until_ms = on && seconds > 0 ? clock_wall_ms() + seconds * 1000 : 0;
+	j->explicit_keep = true;
+}
+
+/* {anchor: last_active_at, minutes}, as the vendor's API has it. */
+static void read_expiry(struct fields *f, const struct config *c, struct store_container *row)
+{
+	const struct json *v = json_get(f->root, "expires_after");
+	int64_t most = (int64_t)c->container.keep_days * 24 * 60, minutes = 0;
+
+	if (json_absent(v))
+		return;
+	if (!json_is(v, JSON_OBJECT) || !str_is(json_str(json_get(v, "anchor")), "last_active_at"))
+		fields_fail(f, "expires_after",
+		        "expires_after must be an object with the anchor "
+		        "last_active_at and a number of minutes.");
+	else if (!json_i64(json_get(v, "minutes"), &minutes) || minutes < 1 || minutes > most)
+		fields_fail(f, "expires_after.minutes",
+		        "expires_after.minutes must be a whole number from 1 to %lld.",
+		        (long long)most);
+	row->expires_ms = minutes * 60000;
 }
 
 static void read_policy(struct fields *f)
@@ -462,6 +536,8 @@ static void create_from(struct request *r, struct fields *f)
 	row_default(r->g, (struct str){NULL, 0}, &j->row);
 	read_name(f, &j->row);
 	read_later(f);
+	read_keep(f, j);
+	read_expiry(f, c, &j->row);
 	read_policy(f);
 	read_memory(f, "memory", c, &j->row.memory_mib);
 	read_memory(f, "memory_limit", c, &j->row.memory_mib);

@@ -141,6 +141,9 @@ static int gateway_start(struct gateway *g, struct error *err)
 	r = start_signals(g, err);
 	if (r < 0)
 		return r;
+	g->keeper = keeper_start(g, err);
+	if (g->keeper == NULL)
+		return -ERR_NOMEM;
 	return start_server(g, err);
 }
 
@@ -156,6 +159,7 @@ static void gateway_stop(struct gateway *g)
 	http_client_free(g->client);
 	pool_free(g->pool);
 	turns_free_all(g);
+	keeper_free(g->keeper);
 	store_close(g->store);
 	store_close(g->reader);
 	for (size_t i = 0; i < 4; i++) {

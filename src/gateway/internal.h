@@ -7,6 +7,7 @@
  *     models.c    GET /models                   run.c       the commands of a turn's tool calls
  *     containers.c, exec*.c direct use          seal.c      sealed state for clients to carry
  *     row.c       rows of containers            forward.c   requests that are another gateway's
+ *     keeper.c    what time makes due
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
 #define BRIG_GATEWAY_INTERNAL_H
@@ -45,6 +46,7 @@ struct gateway {
 	struct turn_run *turns;      /* running ones, linked */
 	struct exec *execs;          /* running and recently ended ones, linked */
 	struct upstream_link *links; /* fetches to providers */
+	struct keeper *keeper;
 	struct event *term, *term2, *grace, *drain_poll;
 	bool draining;
 	struct error failed; /* why the loop ended, if not cleanly */
@@ -121,7 +123,8 @@ void row_default(const struct gateway *g, struct str id, struct store_container 
 /* What to claim for a row. */
 void row_spec(const struct gateway *g, const struct config_key *key,
         const struct store_container *row, struct container_spec *ret);
-/* row: what there is, or row_default(), for the call only. err: it could not be read. */
+/* row: what there is, or row_default() and made so, for the call only. err: it could not be read.
+ */
 typedef void (*row_fn)(void *ctx, const struct store_container *row, const struct error *err);
 /* Reads the row of a container of this workspace on the pool; then() is called from the loop,
  * always. False: the pool has too much to do, and then() is not called. */
@@ -152,6 +155,12 @@ bool forward_is_ours(
         const struct gateway *g, const struct config_key *key, struct str container, struct str id);
 /* Passes the request to the gateway that it belongs to; false: that is this one, go on. */
 bool forward_to_owner(struct request *r, struct str container, struct str id);
+
+/* ---- keeper.c ---- */
+
+struct keeper *keeper_start(struct gateway *g, struct error *err); /* NULL: failed */
+/* After the pool has ended: nothing of it is under way any more. Takes NULL; returns NULL. */
+struct keeper *keeper_free(struct keeper *k);
 
 /* ---- seal.c ---- */
 

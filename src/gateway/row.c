@@ -1,11 +1,14 @@
 /*
  * Rows of containers: which limits and variables a container becomes live with, and when it was
  * used last. The database may keep a caller waiting, so it is asked on the pool only: reads through
- * a handle of their own, that never stands behind a writer.
+ * a handle of their own, that never stands behind a writer. A row is there before its container's
+ * files are, so that the keeper finds all files, whatever dies in between.
  */
 #include "gateway/internal.h"
 
 #include <stdlib.h>
+
+#define TOUCH_MS 3600000
 
 struct store_scope row_scope(const struct config_key *key)
 {
@@ -27,6 +30,7 @@ void row_spec(const struct gateway *g, const struct config_key *key,
         const struct store_container *row, struct container_spec *ret)
 {
 	struct str id = str_of(row->id);
+	int64_t keep = row->keep_until_ms - clock_wall_ms();
 
 	*ret = (struct container_spec){
 	        .memory_mib = row->memory_mib,
@@ -34,6 +38,7 @@ void row_spec(const struct gateway *g, const struct config_key *key,
 	        .processes = g->config->container.processes,
 	        .workspace_live = g->config->limits.workspace_live,
 	        .wait_ms = (uint32_t)g->config->limits.capacity_wait_ms,
+	        .keep_ms = keep > 0 ? (uint64_t)keep : 0,
 	};
 	container_key(str_of(key->account), str_of(key->workspace), id, ret->key, ret->workspace);
 	container_hostname(id, ret->hostname);
@@ -52,16 +57,30 @@ struct row_job {
 	struct error err;
 };
 
+/* A long turn must not outlast the time after which its container is deleted. */
+static bool is_stale(const struct store_container *row)
+{
+	int64_t most = row->expires_ms > 0 ? row->expires_ms / 4 : TOUCH_MS;
+
+	return clock_wall_ms() - row->last_used_ms > (most < TOUCH_MS ? most : TOUCH_MS);
+}
+
 static void read_work(void *arg)
 {
 	struct row_job *j = arg;
 	struct store_scope scope = row_scope(j->key);
 
 	j->result = store_container_get(j->g->reader, &scope, str_of(j->id), &j->row, &j->err);
-	if (j->result != -ERR_NOT_FOUND)
+	if (j->result == 0 && !j->row.deleting) {
+		if (is_stale(&j->row))
+			j->result = row_touch(j->g, j->key, str_of(j->id), &j->err);
 		return;
-	row_default(j->g, str_of(j->id), &j->row);
-	j->result = 0;
+	}
+	if (j->result == 0 || j->result == -ERR_NOT_FOUND) {
+		store_container_clear(&j->row);
+		row_default(j->g, str_of(j->id), &j->row);
+		j->result = row_touch(j->g, j->key, str_of(j->id), &j->err);
+	}
 }
 
 static void read_done(void *arg)
