@@ -6,6 +6,7 @@
 #include "gateway/internal.h"
 
 #include "base/id.h"
+#include "gateway/upload.h"
 #include "json/json.h"
 
 #include <stdlib.h>
@@ -15,6 +16,11 @@ struct route_entry {
 	const char *path; /* below /api/v1 or /v1; {} is one segment, {*} at the end all the rest */
 	void (*handle)(struct request *r);
 	size_t max_body; /* 0: the configuration's */
+	/*
+	 * NULL, or called with the head alone: true where it takes the body in pieces (upload.h) or
+	 * has answered; false: the body is read whole for handle().
+	 */
+	bool (*begin)(struct request *r, size_t *max_body);
 };
 
 static void responses_create(struct request *r)
@@ -26,16 +32,16 @@ static void responses_create(struct request *r)
 #define NO_BODY 65536
 
 static const struct route_entry routes[] = {
-        {"POST", "/responses", responses_create, 0},
-        {"GET", "/models", models_list, NO_BODY},
-        {"GET", "/models/{*}", models_get, NO_BODY},
-        {"POST", "/containers", containers_create, 2u << 20},
-        {"GET", "/containers", containers_list, NO_BODY},
-        {"GET", "/containers/{}", containers_get, NO_BODY},
-        {"DELETE", "/containers/{}", containers_delete, NO_BODY},
-        {"POST", "/containers/{}/exec", exec_create, 16u << 20},
-        {"GET", "/containers/{}/exec/{}", exec_get, NO_BODY},
-        {"DELETE", "/containers/{}/exec/{}", exec_kill, NO_BODY},
+        {"POST", "/responses", responses_create, 0, NULL},
+        {"GET", "/models", models_list, NO_BODY, NULL},
+        {"GET", "/models/{*}", models_get, NO_BODY, NULL},
+        {"POST", "/containers", containers_create, 2u << 20, NULL},
+        {"GET", "/containers", containers_list, NO_BODY, NULL},
+        {"GET", "/containers/{}", containers_get, NO_BODY, NULL},
+        {"DELETE", "/containers/{}", containers_delete, NO_BODY, NULL},
+        {"POST", "/containers/{}/exec", exec_create, 16u << 20, NULL},
+        {"GET", "/containers/{}/exec/{}", exec_get, NO_BODY, NULL},
+        {"DELETE", "/containers/{}/exec/{}", exec_kill, NO_BODY, NULL},
 };
 
 #define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:"
@@ -187,7 +193,9 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 		respond_error(x, under_v1, &e);
 		return 0;
 	}
-	if (authenticate(g, x) == NULL) {
+	struct request r = {.g = g, .x = x, .under_v1 = under_v1, .key = authenticate(g, x)};
+
+	if (r.key == NULL) {
 		error_set(&e, ERR_AUTH,
 		        "No valid API key was given. Send it as `Authorization: Bearer KEY`.");
 		str_copy(e.type, sizeof(e.type), STR("invalid_api_key"));
@@ -195,9 +203,17 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 		respond_error(x, under_v1, &e);
 		return 0;
 	}
+	memcpy(r.params, params, sizeof(r.params));
+	if (route->begin != NULL && route->begin(&r, max_body))
+		return 1;
 	if (route->max_body > 0 && route->max_body < *max_body)
 		*max_body = route->max_body;
 	return 0;
+}
+
+static void on_body(void *ctx, struct http_exchange *x, const void *data, size_t n)
+{
+	upload_feed(x, data, n);
 }
 
 static void on_request(void *ctx, struct http_exchange *x)
@@ -254,6 +270,7 @@ void gateway_handler(struct gateway *g, struct http_handler *h)
 	*h = (struct http_handler){
 	        .ctx = g,
 	        .on_head = on_head,
+	        .on_body = on_body,
 	        .on_request = on_request,
 	        .on_drain = on_drain,
 	        .on_gone = on_gone,
