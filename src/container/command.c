@@ -41,15 +41,17 @@ struct command {
 	struct command_end end;
 };
 
+/* Results keep the names: each signal's has a place of its own. */
 const char *command_signal_name(int signal)
 {
+	static __thread char names[NSIG][16];
+	char *name = names[signal > 0 && signal < NSIG ? signal : 0];
 	const char *abbrev = sigabbrev_np(signal);
-	static __thread char name[24];
 
 	if (abbrev != NULL)
-		str_format(name, sizeof(name), "SIG%s", abbrev);
+		str_format(name, sizeof(names[0]), "SIG%s", abbrev);
 	else
-		str_format(name, sizeof(name), "SIG%d", signal);
+		str_format(name, sizeof(names[0]), "SIG%d", signal);
 	return name;
 }
 

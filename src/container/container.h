@@ -106,7 +106,8 @@ struct command *container_run(struct container_hold *h, const struct command_opt
         const struct command_handler *handler, struct error *err);
 void command_pause(struct command *c, bool paused); /* reading stops; the guest blocks in write */
 void command_kill(struct command *c);               /* on_end follows with INIT_KILLED */
-const char *command_signal_name(int signal);        /* "SIGKILL"; "SIG64" style for the unnamed */
+/* "SIGKILL"; "SIG64" style for the unnamed. Stays as it is for as long as the thread lives. */
+const char *command_signal_name(int signal);
 
 /* ---- questions and orders about a container ---- */
 
