@@ -45,6 +45,12 @@ enum worker_op {
 	WORKER_DROP, /* struct worker_handle: forget it → WORKER_DONE */
 	WORKER_DELETE, /* struct worker_path + path: a regular file → WORKER_DONE */
 	WORKER_SYNC,   /* struct worker_header: syncfs → WORKER_DONE */
+	WORKER_SAVE, /* struct worker_save; one descriptor, the writing end of a pipe: syncfs, then
+	                the whole tree (proto/tree.h) → WORKER_DONE when all is written. A pipe that
+	                nobody reads any more ends it: WORKER_FAILED with EPIPE */
+	WORKER_RESTORE, /* struct worker_header; one descriptor, the reading end of a pipe that
+	                   gives a tree: makes home exactly that → WORKER_DONE. Home must be empty
+	                   (ENOTEMPTY), and is emptied again where it fails */
 
 	/* worker → gateway */
 	WORKER_ENTRY = 64, /* struct worker_entry + path */
@@ -88,6 +94,12 @@ struct worker_path {
 struct worker_create {
 	struct worker_header h;
 	uint64_t size; /* 0: unknown; at most 1 TiB */
+};
+
+/* One at a time for a worker: EBUSY. A file with a ctime before same_before_ns is TREE_SAME. */
+struct worker_save {
+	struct worker_header h;
+	int64_t same_before_ns; /* wall clock; 0: every file's bytes */
 };
 
 #define WORKER_HANDLES_MAX 64 /* on one socket; more is EMFILE */
