@@ -35,6 +35,22 @@ struct store_backend {
 	int (*keeper_take)(struct store *s, struct str node, struct str holder, int64_t now_ms,
 	        int64_t lease_ms, bool *ret_held, struct error *err);
 	int (*keeper_drop)(struct store *s, struct str node, struct str holder, struct error *err);
+	int (*document_create)(struct store *s, const struct store_scope *scope,
+	        const struct store_document *d, uint64_t quota, store_do_fn *fn, void *ctx,
+	        struct error *err);
+	int (*document_usage)(
+	        struct store *s, const struct store_scope *scope, uint64_t *ret, struct error *err);
+	int (*document_get)(struct store *s, const struct store_scope *scope, struct str id,
+	        int64_t now_ms, struct store_document *ret, struct error *err);
+	int (*document_list)(struct store *s, const struct store_scope *scope,
+	        const struct store_document_query *query, struct store_document_list *ret,
+	        struct error *err);
+	int (*document_delete)(struct store *s, const struct store_scope *scope, struct str id,
+	        int64_t now_ms, struct store_document *ret, struct error *err);
+	int (*document_blob_used)(struct store *s, struct str blob, struct error *err);
+	int (*document_blob_unused)(
+	        struct store *s, struct str blob, store_do_fn *fn, void *ctx, struct error *err);
+	int (*documents_expire)(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 };
 
 /* A backend's own struct begins with this. */

@@ -13,14 +13,12 @@
  *
  * The schema's number is user_version; application_id says that a file is ours.
  */
-#include "store/backend.h"
+#include "store/sqlite.h"
 
 #include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sqlite3.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,16 +101,11 @@ static const char *const sql_of[N_STATEMENTS] = {
         [ST_KEEPER_DROP] = "DELETE FROM keeper WHERE node = ?1 AND holder = ?2",
 };
 
-struct sqlite {
-	struct store store;
-	pthread_mutex_t lock;
-	sqlite3 *db;
-	sqlite3_stmt *statements[N_STATEMENTS];
-};
+_Static_assert(N_STATEMENTS <= SQLITE_MAIN_STATEMENTS, "room for every statement");
 
 /* ---- lock ---- */
 
-static struct sqlite *lock(struct store *s)
+struct sqlite *sqlite_lock(struct store *s)
 {
 	struct sqlite *q = (struct sqlite *)s;
 
@@ -120,40 +113,43 @@ static struct sqlite *lock(struct store *s)
 	return q;
 }
 
-static void unlock(struct sqlite **q)
+void sqlite_unlock(struct sqlite **q)
 {
 	pthread_mutex_unlock(&(*q)->lock);
 }
-#define _locked_ __attribute__((cleanup(unlock)))
 
 /* ---- statements ---- */
 
-static int fail(struct sqlite *q, const char *step, struct error *err)
+int sqlite_fail(struct sqlite *q, const char *step, struct error *err)
 {
 	int code = sqlite3_errcode(q->db) & 0xff;
 
 	if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
 		return error_set(err, ERR_UNAVAILABLE, "store: %s: the database is busy", step);
+	if (code == SQLITE_FULL)
+		return error_set(err, ERR_UNAVAILABLE, "there is no room on the server's disk");
 	if (code == SQLITE_NOMEM)
 		return error_set(err, ERR_NOMEM, "store: %s: no memory", step);
 	return error_set(err, ERR_IO, "store: %s: %s", step, sqlite3_errmsg(q->db));
 }
 
-/* A prepared statement, ready to be bound; NULL with err set. */
-static sqlite3_stmt *prepare(struct sqlite *q, enum statement which, struct error *err)
+sqlite3_stmt *sqlite_statement(
+        struct sqlite *q, sqlite3_stmt **st, const char *sql, struct error *err)
 {
-	sqlite3_stmt **st = &q->statements[which];
-
-	if (!*st && sqlite3_prepare_v3(q->db, sql_of[which], -1, SQLITE_PREPARE_PERSISTENT, st,
-	                    NULL) != SQLITE_OK) {
-		fail(q, "prepare", err);
+	if (!*st && sqlite3_prepare_v3(q->db, sql, -1, SQLITE_PREPARE_PERSISTENT, st, NULL) !=
+	                    SQLITE_OK) {
+		sqlite_fail(q, "prepare", err);
 		return NULL;
 	}
 	return *st;
 }
 
-/* Texts are borrowed until the statement is reset, which every caller does before it returns. */
-static void bind_str(sqlite3_stmt *st, int at, struct str s)
+static sqlite3_stmt *prepare(struct sqlite *q, enum statement which, struct error *err)
+{
+	return sqlite_statement(q, &q->main[which], sql_of[which], err);
+}
+
+void sqlite_bind_str(sqlite3_stmt *st, int at, struct str s)
 {
 	if (s.p)
 		sqlite3_bind_text(st, at, s.p, (int)s.n, SQLITE_STATIC);
@@ -166,38 +162,42 @@ static void bind_blob(sqlite3_stmt *st, int at, struct str s)
 	sqlite3_bind_blob(st, at, s.p, (int)s.n, SQLITE_STATIC);
 }
 
-static void bind_key(sqlite3_stmt *st, const struct store_scope *scope, struct str id)
+void sqlite_bind_key(sqlite3_stmt *st, const struct store_scope *scope, struct str id)
 {
-	bind_str(st, 1, scope->account);
-	bind_str(st, 2, scope->workspace);
-	bind_str(st, 3, id);
+	sqlite_bind_str(st, 1, scope->account);
+	sqlite_bind_str(st, 2, scope->workspace);
+	sqlite_bind_str(st, 3, id);
 }
 
-static void reset(sqlite3_stmt *st)
+void sqlite_reset_statement(sqlite3_stmt *st)
 {
 	sqlite3_reset(st);
 	sqlite3_clear_bindings(st);
 }
 
-/* Runs a statement that gives no rows. Returns how many rows it changed. */
-static int run(struct sqlite *q, sqlite3_stmt *st, const char *step, struct error *err)
+int sqlite_run(struct sqlite *q, sqlite3_stmt *st, const char *step, struct error *err)
 {
-	int r = sqlite3_step(st) == SQLITE_DONE ? sqlite3_changes(q->db) : fail(q, step, err);
+	int r = sqlite3_step(st) == SQLITE_DONE ? sqlite3_changes(q->db)
+	                                        : sqlite_fail(q, step, err);
 
-	reset(st);
+	sqlite_reset_statement(st);
 	return r;
 }
 
 static int run_plain(struct sqlite *q, enum statement which, struct error *err)
 {
 	sqlite3_stmt *st = prepare(q, which, err);
-	int r = st ? run(q, st, sql_of[which], err) : -ERR_IO;
+	int r = st ? sqlite_run(q, st, sql_of[which], err) : -ERR_IO;
 
 	return r < 0 ? r : 0;
 }
 
-/* Ends a transaction: commits when r is good, else takes all of it back. */
-static int finish(struct sqlite *q, int r, struct error *err)
+int sqlite_begin(struct sqlite *q, struct error *err)
+{
+	return run_plain(q, ST_BEGIN, err);
+}
+
+int sqlite_finish(struct sqlite *q, int r, struct error *err)
 {
 	int c = r < 0 ? r : run_plain(q, ST_COMMIT, err);
 
@@ -206,16 +206,16 @@ static int finish(struct sqlite *q, int r, struct error *err)
 	return c < 0 ? c : r;
 }
 
-static struct str column_str(sqlite3_stmt *st, int at)
+struct str sqlite_column_str(sqlite3_stmt *st, int at)
 {
 	const char *p = (const char *)sqlite3_column_text(st, at);
 
 	return (struct str){p, p ? (size_t)sqlite3_column_bytes(st, at) : 0};
 }
 
-static char *column_dup(sqlite3_stmt *st, int at)
+char *sqlite_column_dup(sqlite3_stmt *st, int at)
 {
-	struct str s = column_str(st, at);
+	struct str s = sqlite_column_str(st, at);
 
 	return s.p ? mem_strndup(s.p, s.n) : NULL;
 }
@@ -225,18 +225,18 @@ static char *column_dup(sqlite3_stmt *st, int at)
 static void read_container(sqlite3_stmt *st, struct store_container *c)
 {
 	*c = (struct store_container){0};
-	str_copy(c->id, sizeof(c->id), column_str(st, 0));
-	str_copy(c->name, sizeof(c->name), column_str(st, 1));
+	str_copy(c->id, sizeof(c->id), sqlite_column_str(st, 0));
+	str_copy(c->name, sizeof(c->name), sqlite_column_str(st, 1));
 	c->created_ms = sqlite3_column_int64(st, 2);
 	c->last_used_ms = sqlite3_column_int64(st, 3);
 	c->keep_until_ms = sqlite3_column_int64(st, 4);
-	str_copy(c->image, sizeof(c->image), column_str(st, 5));
+	str_copy(c->image, sizeof(c->image), sqlite_column_str(st, 5));
 	c->memory_mib = (uint32_t)sqlite3_column_int64(st, 6);
 	c->cpu_milli = (uint32_t)sqlite3_column_int64(st, 7);
 	c->deleting = sqlite3_column_int(st, 8) != 0;
-	c->network = column_dup(st, 9);
-	c->env = column_dup(st, 10);
-	c->metadata = column_dup(st, 11);
+	c->network = sqlite_column_dup(st, 9);
+	c->env = sqlite_column_dup(st, 10);
+	c->metadata = sqlite_column_dup(st, 11);
 	c->expires_ms = sqlite3_column_int64(st, 12);
 }
 
@@ -248,15 +248,15 @@ static int get_locked(struct sqlite *q, const struct store_scope *scope, struct 
 
 	if (!st)
 		return -ERR_IO;
-	bind_key(st, scope, id);
+	sqlite_bind_key(st, scope, id);
 	step = sqlite3_step(st);
 	if (step == SQLITE_ROW)
 		read_container(st, ret);
 	else if (step == SQLITE_DONE)
 		r = error_set(err, ERR_NOT_FOUND, "no container %.*s", (int)id.n, id.p);
 	else
-		r = fail(q, "read container", err);
-	reset(st);
+		r = sqlite_fail(q, "read container", err);
+	sqlite_reset_statement(st);
 	return r;
 }
 
@@ -267,29 +267,29 @@ static int insert_locked(struct sqlite *q, const struct store_scope *scope, stru
 
 	if (!st)
 		return -ERR_IO;
-	bind_key(st, scope, id);
-	bind_str(st, 4, str_of(c->name));
+	sqlite_bind_key(st, scope, id);
+	sqlite_bind_str(st, 4, str_of(c->name));
 	sqlite3_bind_int64(st, 5, c->created_ms);
 	sqlite3_bind_int64(st, 6, c->last_used_ms);
 	sqlite3_bind_int64(st, 7, c->keep_until_ms);
-	bind_str(st, 8, str_of(c->image));
+	sqlite_bind_str(st, 8, str_of(c->image));
 	sqlite3_bind_int64(st, 9, c->memory_mib);
 	sqlite3_bind_int64(st, 10, c->cpu_milli);
-	bind_str(st, 11, str_of(c->network));
-	bind_str(st, 12, str_of(c->env));
-	bind_str(st, 13, str_of(c->metadata));
+	sqlite_bind_str(st, 11, str_of(c->network));
+	sqlite_bind_str(st, 12, str_of(c->env));
+	sqlite_bind_str(st, 13, str_of(c->metadata));
 	sqlite3_bind_int64(st, 14, c->expires_ms);
-	return run(q, st, "make container", err);
+	return sqlite_run(q, st, "make container", err);
 }
 
 static int container_create(struct store *s, const struct store_scope *scope,
         const struct store_container *c, struct store_container *ret, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	struct store_container row = {0};
 	int made, r;
 
-	r = run_plain(q, ST_BEGIN, err);
+	r = sqlite_begin(q, err);
 	if (r < 0)
 		return r;
 	made = insert_locked(q, scope, str_of(c->id), c, err);
@@ -297,7 +297,7 @@ static int container_create(struct store *s, const struct store_scope *scope,
 		r = get_locked(q, scope, str_of(c->id), &row, err);
 		made = r < 0 ? r : made;
 	}
-	made = finish(q, made, err);
+	made = sqlite_finish(q, made, err);
 	if (made >= 0 && ret)
 		*ret = row;
 	else
@@ -308,32 +308,32 @@ static int container_create(struct store *s, const struct store_scope *scope,
 static int container_touch(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, const struct store_container *fresh, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	sqlite3_stmt *st;
 	int r, made = 0;
 
-	r = run_plain(q, ST_BEGIN, err);
+	r = sqlite_begin(q, err);
 	if (r < 0)
 		return r;
 	st = prepare(q, ST_TOUCH, err);
 	r = st ? 0 : -ERR_IO;
 	if (st) {
-		bind_key(st, scope, id);
+		sqlite_bind_key(st, scope, id);
 		sqlite3_bind_int64(st, 4, now_ms);
-		r = run(q, st, "touch container", err);
+		r = sqlite_run(q, st, "touch container", err);
 	}
 	if (r == 0) {
 		made = insert_locked(q, scope, id, fresh, err);
 		r = made;
 	}
-	r = finish(q, r, err);
+	r = sqlite_finish(q, r, err);
 	return r < 0 ? r : made;
 }
 
 static int container_get(struct store *s, const struct store_scope *scope, struct str id,
         struct store_container *ret, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 
 	return get_locked(q, scope, id, ret, err);
 }
@@ -346,10 +346,10 @@ static int change_row(struct sqlite *q, enum statement which, const struct store
 
 	if (!st)
 		return -ERR_IO;
-	bind_key(st, scope, id);
+	sqlite_bind_key(st, scope, id);
 	if (arg)
 		sqlite3_bind_int64(st, 4, *arg);
-	return run(q, st, "change container", err);
+	return sqlite_run(q, st, "change container", err);
 }
 
 static int must_change(int changed, struct str id, struct error *err)
@@ -362,7 +362,7 @@ static int must_change(int changed, struct str id, struct error *err)
 static int container_keep(struct store *s, const struct store_scope *scope, struct str id,
         int64_t keep_until_ms, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 
 	return must_change(change_row(q, ST_KEEP, scope, id, &keep_until_ms, err), id, err);
 }
@@ -370,7 +370,7 @@ static int container_keep(struct store *s, const struct store_scope *scope, stru
 static int container_mark_deleting(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 
 	return must_change(change_row(q, ST_MARK, scope, id, &now_ms, err), id, err);
 }
@@ -378,7 +378,7 @@ static int container_mark_deleting(struct store *s, const struct store_scope *sc
 static int container_delete(
         struct store *s, const struct store_scope *scope, struct str id, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 
 	return change_row(q, ST_DELETE, scope, id, NULL, err);
 }
@@ -402,7 +402,7 @@ static int read_list(struct sqlite *q, sqlite3_stmt *st, uint32_t limit, struct 
 	}
 	if (step != SQLITE_DONE) {
 		store_list_clear(&list);
-		return fail(q, "list containers", err);
+		return sqlite_fail(q, "list containers", err);
 	}
 	*ret = list;
 	return 0;
@@ -411,7 +411,7 @@ static int read_list(struct sqlite *q, sqlite3_stmt *st, uint32_t limit, struct 
 static int container_list(struct store *s, const struct store_scope *scope,
         const struct store_list_query *query, struct store_list *ret, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	int64_t created = query->ascending ? INT64_MIN : INT64_MAX;
 	sqlite3_stmt *st;
 	int r;
@@ -431,19 +431,19 @@ static int container_list(struct store *s, const struct store_scope *scope,
 	st = prepare(q, query->ascending ? ST_LIST_UP : ST_LIST_DOWN, err);
 	if (!st)
 		return -ERR_IO;
-	bind_key(st, scope, query->name); /* ?3 is the name here */
+	sqlite_bind_key(st, scope, query->name); /* ?3 is the name here */
 	sqlite3_bind_int64(st, 4, created);
-	bind_str(st, 5, query->after.p ? query->after : STR(""));
+	sqlite_bind_str(st, 5, query->after.p ? query->after : STR(""));
 	sqlite3_bind_int64(st, 6, (int64_t)query->limit + 1);
 	r = read_list(q, st, query->limit, ret, err);
-	reset(st);
+	sqlite_reset_statement(st);
 	return r;
 }
 
 static int container_stale(struct store *s, int64_t keep_ms, int64_t now_ms, uint32_t limit,
         struct store_stale **ret, size_t *ret_n, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	sqlite3_stmt *st = prepare(q, ST_STALE, err);
 	struct store_stale *list = NULL;
 	size_t n = 0, cap = 0;
@@ -456,20 +456,20 @@ static int container_stale(struct store *s, int64_t keep_ms, int64_t now_ms, uin
 	sqlite3_bind_int64(st, 3, limit);
 	while ((step = sqlite3_step(st)) == SQLITE_ROW) {
 		mem_grow(&list, &cap, n, sizeof(*list));
-		list[n].account = column_dup(st, 0);
-		list[n].workspace = column_dup(st, 1);
-		str_copy(list[n].id, sizeof(list[n].id), column_str(st, 2));
+		list[n].account = sqlite_column_dup(st, 0);
+		list[n].workspace = sqlite_column_dup(st, 1);
+		str_copy(list[n].id, sizeof(list[n].id), sqlite_column_str(st, 2));
 		list[n].last_used_ms = sqlite3_column_int64(st, 3);
 		list[n].deleting = sqlite3_column_int(st, 4) != 0;
 		n++;
 	}
 	if (step != SQLITE_DONE) {
 		store_stale_free(list, n);
-		step = fail(q, "find stale containers", err);
-		reset(st);
+		step = sqlite_fail(q, "find stale containers", err);
+		sqlite_reset_statement(st);
 		return step;
 	}
-	reset(st);
+	sqlite_reset_statement(st);
 	*ret = list;
 	*ret_n = n;
 	return 0;
@@ -478,16 +478,16 @@ static int container_stale(struct store *s, int64_t keep_ms, int64_t now_ms, uin
 static int container_expire(
         struct store *s, const struct store_stale *stale, int64_t now_ms, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	struct store_scope scope = {str_of(stale->account), str_of(stale->workspace)};
 	sqlite3_stmt *st = prepare(q, ST_EXPIRE, err);
 
 	if (!st)
 		return -ERR_IO;
-	bind_key(st, &scope, str_of(stale->id));
+	sqlite_bind_key(st, &scope, str_of(stale->id));
 	sqlite3_bind_int64(st, 4, stale->last_used_ms);
 	sqlite3_bind_int64(st, 5, now_ms);
-	return run(q, st, "expire container", err);
+	return sqlite_run(q, st, "expire container", err);
 }
 
 /* ---- call ids ---- */
@@ -495,34 +495,34 @@ static int container_expire(
 static int call_ids_put(struct store *s, const struct store_scope *scope,
         const struct store_call_id *ids, size_t n, int64_t expires_ms, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	sqlite3_stmt *st;
-	int r = run_plain(q, ST_BEGIN, err);
+	int r = sqlite_begin(q, err);
 
 	if (r < 0)
 		return r;
 	st = prepare(q, ST_CALL_PUT, err);
 	r = st ? 0 : -ERR_IO;
 	for (size_t i = 0; st && i < n && r >= 0; i++) {
-		bind_key(st, scope, ids[i].hash);
+		sqlite_bind_key(st, scope, ids[i].hash);
 		bind_blob(st, 4, ids[i].upstream_id);
 		sqlite3_bind_int64(st, 5, expires_ms);
-		r = run(q, st, "keep call id", err);
+		r = sqlite_run(q, st, "keep call id", err);
 	}
-	r = finish(q, r, err);
+	r = sqlite_finish(q, r, err);
 	return r < 0 ? r : 0;
 }
 
 static int call_id_get(struct store *s, const struct store_scope *scope, struct str hash,
         int64_t now_ms, char **ret, size_t *ret_len, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	sqlite3_stmt *st = prepare(q, ST_CALL_GET, err);
 	int r = 0, step;
 
 	if (!st)
 		return -ERR_IO;
-	bind_key(st, scope, hash);
+	sqlite_bind_key(st, scope, hash);
 	sqlite3_bind_int64(st, 4, now_ms);
 	step = sqlite3_step(st);
 	if (step == SQLITE_ROW) {
@@ -533,22 +533,22 @@ static int call_id_get(struct store *s, const struct store_scope *scope, struct 
 	} else if (step == SQLITE_DONE) {
 		r = error_set(err, ERR_NOT_FOUND, "no call id of this hash");
 	} else {
-		r = fail(q, "read call id", err);
+		r = sqlite_fail(q, "read call id", err);
 	}
-	reset(st);
+	sqlite_reset_statement(st);
 	return r;
 }
 
 static int call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	sqlite3_stmt *st = prepare(q, ST_CALL_EXPIRE, err);
 
 	if (!st)
 		return -ERR_IO;
 	sqlite3_bind_int64(st, 1, now_ms);
 	sqlite3_bind_int64(st, 2, limit);
-	return run(q, st, "forget call ids", err);
+	return sqlite_run(q, st, "forget call ids", err);
 }
 
 /* ---- keeper ---- */
@@ -556,17 +556,17 @@ static int call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, stru
 static int keeper_take(struct store *s, struct str node, struct str holder, int64_t now_ms,
         int64_t lease_ms, bool *ret_held, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	sqlite3_stmt *st = prepare(q, ST_KEEPER_TAKE, err);
 	int r;
 
 	if (!st)
 		return -ERR_IO;
-	bind_str(st, 1, node);
-	bind_str(st, 2, holder);
+	sqlite_bind_str(st, 1, node);
+	sqlite_bind_str(st, 2, holder);
 	sqlite3_bind_int64(st, 3, now_ms);
 	sqlite3_bind_int64(st, 4, lease_ms);
-	r = run(q, st, "take keeper's row", err);
+	r = sqlite_run(q, st, "take keeper's row", err);
 	if (r < 0)
 		return r;
 	*ret_held = r > 0;
@@ -575,15 +575,15 @@ static int keeper_take(struct store *s, struct str node, struct str holder, int6
 
 static int keeper_drop(struct store *s, struct str node, struct str holder, struct error *err)
 {
-	struct sqlite *q _locked_ = lock(s);
+	struct sqlite *q _locked_ = sqlite_lock(s);
 	sqlite3_stmt *st = prepare(q, ST_KEEPER_DROP, err);
 	int r;
 
 	if (!st)
 		return -ERR_IO;
-	bind_str(st, 1, node);
-	bind_str(st, 2, holder);
-	r = run(q, st, "drop keeper's row", err);
+	sqlite_bind_str(st, 1, node);
+	sqlite_bind_str(st, 2, holder);
+	r = sqlite_run(q, st, "drop keeper's row", err);
 	return r < 0 ? r : 0;
 }
 
@@ -593,8 +593,10 @@ static struct store *sqlite_close_store(struct store *s)
 {
 	struct sqlite *q = (struct sqlite *)s;
 
-	for (size_t i = 0; i < N_STATEMENTS; i++)
-		sqlite3_finalize(q->statements[i]);
+	for (size_t i = 0; i < SQLITE_MAIN_STATEMENTS; i++)
+		sqlite3_finalize(q->main[i]);
+	for (size_t i = 0; i < SQLITE_DOCUMENT_STATEMENTS; i++)
+		sqlite3_finalize(q->documents[i]);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
@@ -603,7 +605,8 @@ static struct store *sqlite_close_store(struct store *s)
 
 static int exec(struct sqlite *q, const char *sql, struct error *err)
 {
-	return sqlite3_exec(q->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(q, sql, err);
+	return sqlite3_exec(q->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0
+	                                                               : sqlite_fail(q, sql, err);
 }
 
 static int exec_number(struct sqlite *q, const char *pragma, unsigned value, struct error *err)
@@ -620,11 +623,11 @@ static int ask_number(struct sqlite *q, const char *sql, unsigned *ret, struct e
 	int r = 0;
 
 	if (sqlite3_prepare_v2(q->db, sql, -1, &st, NULL) != SQLITE_OK)
-		return fail(q, sql, err);
+		return sqlite_fail(q, sql, err);
 	if (sqlite3_step(st) == SQLITE_ROW)
 		*ret = (unsigned)sqlite3_column_int64(st, 0);
 	else
-		r = fail(q, sql, err);
+		r = sqlite_fail(q, sql, err);
 	sqlite3_finalize(st);
 	return r;
 }
@@ -641,7 +644,7 @@ static int use_wal(struct sqlite *q, struct error *err)
 			break;
 		nanosleep(&pause, NULL);
 	}
-	return rc == SQLITE_OK ? 0 : fail(q, "journal mode", err);
+	return rc == SQLITE_OK ? 0 : sqlite_fail(q, "journal mode", err);
 }
 
 static int check_ours(struct sqlite *q, unsigned version, struct error *err)
@@ -695,8 +698,8 @@ static int set_up(struct sqlite *q, bool power, struct error *err)
 		r = exec(q, power ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
 		        err);
 	if (r == 0)
-		r = run_plain(q, ST_BEGIN, err);
-	return r < 0 ? r : finish(q, migrate_locked(q, err), err);
+		r = sqlite_begin(q, err);
+	return r < 0 ? r : sqlite_finish(q, migrate_locked(q, err), err);
 }
 
 /* SQLite would make the file readable by all. */
@@ -726,6 +729,14 @@ static const struct store_backend backend = {
         .call_ids_expire = call_ids_expire,
         .keeper_take = keeper_take,
         .keeper_drop = keeper_drop,
+        .document_create = sqlite_documents_create,
+        .document_usage = sqlite_documents_usage,
+        .document_get = sqlite_documents_get,
+        .document_list = sqlite_documents_list,
+        .document_delete = sqlite_documents_delete,
+        .document_blob_used = sqlite_documents_blob_used,
+        .document_blob_unused = sqlite_documents_blob_unused,
+        .documents_expire = sqlite_documents_expire,
 };
 
 int sqlite_open(const struct store_options *o, struct store **ret, struct error *err)
@@ -740,7 +751,7 @@ int sqlite_open(const struct store_options *o, struct store **ret, struct error 
 	pthread_mutex_init(&q->lock, NULL);
 	if (sqlite3_open_v2(o->path, &q->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
 	        SQLITE_OK)
-		r = fail(q, o->path, err);
+		r = sqlite_fail(q, o->path, err);
 	else
 		r = set_up(q, o->power, err);
 	if (r < 0) {

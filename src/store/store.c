@@ -188,6 +188,97 @@ int store_call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, struc
 	return s->backend->call_ids_expire(s, now_ms, limit, err);
 }
 
+/* ---- documents ---- */
+
+#define DOCUMENT_LIMIT_MAX 10000
+
+static int check_document_id(const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	return r < 0 ? r : check_text(id, STORE_ID_MAX, "file id", err);
+}
+
+int store_document_create(struct store *s, const struct store_scope *scope,
+        const struct store_document *d, uint64_t quota, store_do_fn *fn, void *ctx,
+        struct error *err)
+{
+	int r = check_document_id(scope, str_of(d->id), err);
+
+	if (r == 0)
+		r = check_text(str_of(d->filename), STORE_FILENAME_MAX, "filename", err);
+	if (r == 0)
+		r = check_text(str_of(d->blob), STORE_BLOB_MAX, "blob", err);
+	if (r == 0 && d->bytes > INT64_MAX / 2)
+		r = error_set(err, ERR_TOO_LARGE, "a file of this size cannot be kept");
+	return r < 0 ? r : s->backend->document_create(s, scope, d, quota, fn, ctx, err);
+}
+
+int store_document_usage(
+        struct store *s, const struct store_scope *scope, uint64_t *ret, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	return r < 0 ? r : s->backend->document_usage(s, scope, ret, err);
+}
+
+int store_document_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_document *ret, struct error *err)
+{
+	int r = check_document_id(scope, id, err);
+
+	return r < 0 ? r : s->backend->document_get(s, scope, id, now_ms, ret, err);
+}
+
+int store_document_list(struct store *s, const struct store_scope *scope,
+        const struct store_document_query *q, struct store_document_list *ret, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	if (r == 0 && q->after.p)
+		r = check_text(q->after, STORE_ID_MAX, "after", err);
+	if (r == 0 && q->before.p)
+		r = check_text(q->before, STORE_ID_MAX, "before", err);
+	if (r < 0)
+		return r;
+	if (q->limit < 1 || q->limit > DOCUMENT_LIMIT_MAX)
+		return error_param(
+		        err, ERR_INVALID, "limit", "limit must be 1 to %d", DOCUMENT_LIMIT_MAX);
+	return s->backend->document_list(s, scope, q, ret, err);
+}
+
+void store_document_list_clear(struct store_document_list *l)
+{
+	if (!l)
+		return;
+	free(l->rows);
+	*l = (struct store_document_list){0};
+}
+
+int store_document_delete(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_document *ret, struct error *err)
+{
+	int r = check_document_id(scope, id, err);
+
+	return r < 0 ? r : s->backend->document_delete(s, scope, id, now_ms, ret, err);
+}
+
+int store_document_blob_used(struct store *s, struct str blob, struct error *err)
+{
+	return s->backend->document_blob_used(s, blob, err);
+}
+
+int store_document_blob_unused(
+        struct store *s, struct str blob, store_do_fn *fn, void *ctx, struct error *err)
+{
+	return s->backend->document_blob_unused(s, blob, fn, ctx, err);
+}
+
+int store_documents_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err)
+{
+	return s->backend->documents_expire(s, now_ms, limit, err);
+}
+
 /* ---- keeper ---- */
 
 int store_keeper_take(struct store *s, struct str node, struct str holder, int64_t now_ms,

@@ -137,6 +137,77 @@ int store_call_id_get(struct store *s, const struct store_scope *scope, struct s
 /* For the keeper: forgets what has expired, at most `limit` rows. Returns how many. */
 int store_call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 
+/* ---- documents ---- */
+
+#define STORE_FILENAME_MAX 1020 /* bytes: 255 characters */
+#define STORE_BLOB_MAX     200
+
+/*
+ * A file that a workspace keeps. Ids are made so that they sort by the time of making; the content
+ * is the value of that blob key, which rows of one workspace may share and others never do.
+ */
+struct store_document {
+	char id[STORE_ID_MAX + 1];
+	char filename[STORE_FILENAME_MAX + 1];
+	char mime[128];
+	char purpose[32];
+	char blob[STORE_BLOB_MAX + 1];
+	uint64_t bytes;
+	int64_t created_ms;
+	int64_t expires_ms; /* 0: kept for ever */
+	bool downloadable;
+};
+
+/* Something outside of the store that belongs into one transaction with it. It runs under the lock
+ * of all writers of all processes, so it must be short. 0 or -err with err filled. */
+typedef int store_do_fn(void *ctx, struct error *err);
+
+/*
+ * Makes the row; fn, in the same transaction, makes the blob: whoever finds a blob without a row
+ * meanwhile (store_document_blob_unused) finds it before or after both. Where either fails there is
+ * no row. -ERR_PERMISSION, of type "storage_quota_exceeded", where the workspace would then hold
+ * more than quota bytes.
+ */
+int store_document_create(struct store *s, const struct store_scope *scope,
+        const struct store_document *d, uint64_t quota, store_do_fn *fn, void *ctx,
+        struct error *err);
+/* Bytes of all documents of the workspace. */
+int store_document_usage(
+        struct store *s, const struct store_scope *scope, uint64_t *ret, struct error *err);
+/* 0 or -ERR_NOT_FOUND, which an expired one is too. */
+int store_document_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_document *ret, struct error *err);
+
+struct store_document_query {
+	struct str after;   /* only ids behind this one, in the list's order, or {NULL,0} */
+	struct str before;  /* the last ones that stand in front of this one; not with after */
+	struct str purpose; /* only of this purpose, or {NULL,0} */
+	uint32_t limit;     /* 1 … 10,000 */
+	bool ascending;     /* by id, which is by time of making; default newest first */
+	int64_t now_ms;
+};
+struct store_document_list {
+	struct store_document *rows;
+	size_t n;
+	bool has_more; /* in the direction that was asked for */
+};
+/* after and before need not be there any more. */
+int store_document_list(struct store *s, const struct store_scope *scope,
+        const struct store_document_query *q, struct store_document_list *ret, struct error *err);
+void store_document_list_clear(struct store_document_list *l);
+/* 0: the row is gone, and *ret is what it was; or -ERR_NOT_FOUND. Its blob stays: see below. */
+int store_document_delete(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_document *ret, struct error *err);
+
+/* Over all tenants: 1 where a row has this blob, 0 where none has. */
+int store_document_blob_used(struct store *s, struct str blob, struct error *err);
+/* Runs fn, which removes the blob, where no row has it, and keeps rows from coming to have it
+ * meanwhile. 1: fn was run, 0: it is in use. */
+int store_document_blob_unused(
+        struct store *s, struct str blob, store_do_fn *fn, void *ctx, struct error *err);
+/* For the keeper: removes rows whose time is over, at most `limit`. Returns how many. */
+int store_documents_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+
 /* ---- the node's keeper ---- */
 
 /*

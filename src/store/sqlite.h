@@ -1,0 +1,70 @@
+/*
+ * What the files of the SQLite backend share: the connection behind its lock, and statements. Every
+ * call of the backend takes the lock first (_locked_) and gives it back when it returns; the rest
+ * here is for its holder. For src/store only.
+ */
+#ifndef BRIG_STORE_SQLITE_H
+#define BRIG_STORE_SQLITE_H
+
+#include "store/backend.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+
+#define SQLITE_MAIN_STATEMENTS     32
+#define SQLITE_DOCUMENT_STATEMENTS 16
+
+struct sqlite {
+	struct store store;
+	pthread_mutex_t lock;
+	sqlite3 *db;
+	sqlite3_stmt *main[SQLITE_MAIN_STATEMENTS]; /* prepared when first used: sqlite.c */
+	sqlite3_stmt *documents[SQLITE_DOCUMENT_STATEMENTS]; /* and sqlite_documents.c */
+};
+
+struct sqlite *sqlite_lock(struct store *s);
+void sqlite_unlock(struct sqlite **q);
+#define _locked_ __attribute__((cleanup(sqlite_unlock)))
+
+/* Fills err for what the connection failed at last. */
+int sqlite_fail(struct sqlite *q, const char *step, struct error *err);
+/* The statement in *st, prepared from sql when it is not yet, ready to be bound; NULL with err set.
+ */
+sqlite3_stmt *sqlite_statement(
+        struct sqlite *q, sqlite3_stmt **st, const char *sql, struct error *err);
+/* Texts are borrowed until the statement is reset, which every caller does before it returns.
+ * {NULL, 0} is NULL. */
+void sqlite_bind_str(sqlite3_stmt *st, int at, struct str s);
+/* ?1, ?2, ?3 */
+void sqlite_bind_key(sqlite3_stmt *st, const struct store_scope *scope, struct str id);
+void sqlite_reset_statement(sqlite3_stmt *st);
+/* Runs a statement that gives no rows, and resets it. Returns how many rows it changed. */
+int sqlite_run(struct sqlite *q, sqlite3_stmt *st, const char *step, struct error *err);
+/* BEGIN IMMEDIATE: waits for other writers. */
+int sqlite_begin(struct sqlite *q, struct error *err);
+/* Ends a transaction: commits when r is good, else takes all of it back. Returns r, or why the
+ * commit failed. */
+int sqlite_finish(struct sqlite *q, int r, struct error *err);
+struct str sqlite_column_str(sqlite3_stmt *st, int at); /* until the next step */
+char *sqlite_column_dup(sqlite3_stmt *st, int at);      /* malloc'ed; NULL for NULL */
+
+/* ---- sqlite_documents.c: the calls of the backend's table ---- */
+
+int sqlite_documents_create(struct store *s, const struct store_scope *scope,
+        const struct store_document *d, uint64_t quota, store_do_fn *fn, void *ctx,
+        struct error *err);
+int sqlite_documents_usage(
+        struct store *s, const struct store_scope *scope, uint64_t *ret, struct error *err);
+int sqlite_documents_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_document *ret, struct error *err);
+int sqlite_documents_list(struct store *s, const struct store_scope *scope,
+        const struct store_document_query *query, struct store_document_list *ret,
+        struct error *err);
+int sqlite_documents_delete(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_document *ret, struct error *err);
+int sqlite_documents_blob_used(struct store *s, struct str blob, struct error *err);
+int sqlite_documents_blob_unused(
+        struct store *s, struct str blob, store_do_fn *fn, void *ctx, struct error *err);
+int sqlite_documents_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+
+#endif
