@@ -91,6 +91,8 @@ struct config_limits {                   /* DESIGN section 8: what an operator m
 	uint64_t upstream_idle_ms;       /* 120,000 */
 	uint32_t connections;            /* 16,384 */
 	uint32_t workspace_live;         /* 0: none of its own */
+	uint64_t file_bytes;             /* 100 MiB: one uploaded or promoted file */
+	uint64_t workspace_files_bytes;  /* 10 GiB: all documents of a workspace */
 };
 
 struct config {

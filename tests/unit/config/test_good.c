@@ -70,6 +70,8 @@ static void check_defaults(const struct config *c)
 	assert_int_equal(c->limits.upstream_idle_ms, 120000);
 	assert_int_equal(c->limits.connections, 16384);
 	assert_int_equal(c->limits.workspace_live, 0);
+	assert_int_equal(c->limits.file_bytes, 100 << 20);
+	assert_true(c->limits.workspace_files_bytes == (uint64_t)10 << 30);
 }
 
 static void test_defaults(void **state)
