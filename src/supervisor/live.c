@@ -35,6 +35,7 @@
 #define END_LIMIT_MS  10000 /* how long a claim waits for the end of another sandbox */
 #define KILL_AGAIN_MS 100
 #define ROOM_CHECK_MS 500
+#define V1_FREEZE_MS  200 /* on version 1 what init has just killed dies only thawed */
 #define MAX_WAITING   1024
 
 static struct container *find(struct live *l, const uint8_t key[SUP_KEY_LEN])
@@ -214,10 +215,17 @@ static void container_freeze(struct live *l, struct container *c, bool on)
 	c->state = on ? LIVE_FROZEN : LIVE_RUNNING;
 }
 
+/* Until when it runs on without holders. */
+static uint64_t container_freezes_at(const struct live *l, const struct container *c)
+{
+	uint64_t at = c->idle_ms + (l->host->cgroup.mode == INIT_CG_V1 ? V1_FREEZE_MS : 0);
+	return c->keep_ms > at ? c->keep_ms : at;
+}
+
 /* What it should be, given holders, keeping and room. */
 static void container_settle(struct live *l, struct container *c)
 {
-	bool wanted = c->n_holds > 0 || c->keep_ms > clock_mono_ms();
+	bool wanted = c->n_holds > 0 || container_freezes_at(l, c) > clock_mono_ms();
 	container_freeze(l, c, !wanted || l->out_of_room);
 }
 
@@ -766,8 +774,8 @@ static uint64_t container_due(const struct live *l, const struct container *c)
 		return c->due_ms;
 	if (c->n_holds > 0)
 		return UINT64_MAX;
-	if (c->state == LIVE_RUNNING && c->keep_ms)
-		return c->keep_ms;
+	if (c->state == LIVE_RUNNING)
+		return container_freezes_at(l, c);
 	return l->cfg->sleep_after_ms ? idle_since(c) + l->cfg->sleep_after_ms : UINT64_MAX;
 }
 
