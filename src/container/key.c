@@ -2,12 +2,9 @@
 #include "container/internal.h"
 
 #include "base/id.h"
+#include "packet/hurry.h"
 
 #include <errno.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#define MAX_FDS 4
 
 void container_key(struct str account, struct str workspace, struct str id,
         uint8_t ret_key[SUP_KEY_LEN], uint8_t ret_workspace[16])
@@ -44,72 +41,28 @@ void container_hostname(struct str id, char out[64])
 
 ssize_t socket_receive(int fd, void *data, size_t size, int *fds, size_t max_fds, size_t *ret_fds)
 {
-	union {
-		struct cmsghdr align;
-		char space[CMSG_SPACE(sizeof(int) * MAX_FDS)];
-	} control;
-	struct iovec iov = {data, size};
-	struct msghdr m = {.msg_iov = &iov,
-	        .msg_iovlen = 1,
-	        .msg_control = &control,
-	        .msg_controllen = sizeof(control)};
-	ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	struct packet p;
+	int r = hurry_receive(fd, data, size, max_fds, &p);
 
 	*ret_fds = 0;
-	if (n < 0)
-		return -1;
-	for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); h != NULL; h = CMSG_NXTHDR(&m, h)) {
-		if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t got = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		for (size_t i = 0; i < got; i++) {
-			int one;
-
-			memcpy(&one, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
-			if (*ret_fds < max_fds)
-				fds[(*ret_fds)++] = one;
-			else
-				close(one);
-		}
+	if (r > 0 && p.len > size) {
+		hurry_close_fds(&p);
+		r = -EMSGSIZE;
 	}
-	if ((m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-		for (size_t i = 0; i < *ret_fds; i++)
-			close(fds[i]);
-		*ret_fds = 0;
-	}
-	if ((m.msg_flags & MSG_TRUNC) != 0) {
-		errno = EMSGSIZE;
-		return -1;
-	}
-	return n; /* descriptors are missing (MSG_CTRUNC) where we have as many as we may */
+	if (r < 0)
+		errno = -r;
+	if (r <= 0)
+		return r < 0 ? -1 : 0;
+	*ret_fds = (size_t)p.n_fds;
+	memcpy(fds, p.fds, (size_t)p.n_fds * sizeof(int));
+	return (ssize_t)p.len;
 }
 
 int socket_send(int fd, const void *data, size_t size, const void *more, size_t more_size,
         const int *fds, size_t n_fds)
 {
-	union {
-		struct cmsghdr align;
-		char space[CMSG_SPACE(sizeof(int) * MAX_FDS)];
-	} control = {0};
-	union {
-		const void *in;
-		void *out;
-	} a = {data}, b = {more};
-	struct iovec iov[2] = {{a.out, size}, {b.out, more_size}};
-	struct msghdr m = {.msg_iov = iov, .msg_iovlen = more_size > 0 ? 2 : 1};
+	int r = packet_send(fd, data, size, more, more_size, fds, n_fds);
 
-	if (n_fds > 0) {
-		struct cmsghdr *h;
-
-		m.msg_control = &control;
-		m.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
-		h = &control.align; /* what CMSG_FIRSTHDR gives; the analyzer cannot see that it is
-		                       never NULL */
-		h->cmsg_level = SOL_SOCKET;
-		h->cmsg_type = SCM_RIGHTS;
-		h->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
-		memcpy(CMSG_DATA(h), fds, sizeof(int) * n_fds);
-	}
-	return sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 0;
+	errno = r < 0 ? -r : errno;
+	return r < 0 ? -1 : 0;
 }

@@ -84,7 +84,7 @@ void channel_ready(uint32_t index)
 			return;
 		if (rc > 0) {
 			rc = dispatch(index, &m);
-			message_clear(&m);
+			packet_close(&m.packet);
 			if (rc == 0)
 				continue;
 		}
@@ -92,7 +92,8 @@ void channel_ready(uint32_t index)
 	}
 }
 
-void channel_send(uint32_t index, int op, void *structure, size_t size, const int *fds, int n_fds)
+void channel_send(
+        uint32_t index, int op, void *structure, size_t size, const int *fds, size_t n_fds)
 {
 	if (channels.table[index].broken)
 		return;

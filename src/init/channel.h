@@ -17,7 +17,8 @@ void channel_ready(uint32_t index);
 
 /* As message_send(); a failure only marks the channel, so it is safe in the middle of a command's
  * affairs. */
-void channel_send(uint32_t index, int op, void *structure, size_t size, const int *fds, int n_fds);
+void channel_send(
+        uint32_t index, int op, void *structure, size_t size, const int *fds, size_t n_fds);
 
 /* Closes the marked channels. Called between events. */
 void channel_sweep(void);

@@ -347,8 +347,8 @@ static bool run_is_sound(const struct init_run *run, const struct message *m)
 	int n_fds = (run->flags & INIT_RUN_MEMFD ? 1 : 0) + (run->flags & INIT_RUN_STDIN ? 1 : 0);
 	uint32_t inline_len = run->flags & INIT_RUN_MEMFD ? 0 : run->payload_len;
 
-	return run->h.size == sizeof *run && m->n_fds == n_fds && !(run->flags & ~known) &&
-	       run->payload_len <= INIT_MAX_PAYLOAD && m->len == sizeof *run + inline_len &&
+	return run->h.size == sizeof *run && m->packet.n_fds == n_fds && !(run->flags & ~known) &&
+	       run->payload_len <= INIT_MAX_PAYLOAD && m->packet.len == sizeof *run + inline_len &&
 	       run->argc >= 1 && run->argc <= (run->flags & INIT_RUN_SHELL ? 1 : INIT_MAX_ARGS) &&
 	       run->envc <= INIT_MAX_ENV;
 }
@@ -374,7 +374,7 @@ static int fill(struct command *c, const struct init_run *run, struct message *m
 	struct stat st;
 
 	if (run->flags & INIT_RUN_MEMFD) {
-		c->payload = map_payload(m->fds[0], run->payload_len);
+		c->payload = map_payload(m->packet.fds[0], run->payload_len);
 		if (!c->payload)
 			return -EBADMSG;
 	} else {
@@ -390,9 +390,9 @@ static int fill(struct command *c, const struct init_run *run, struct message *m
 		return -EBADMSG;
 	if (run->flags & INIT_RUN_STDIN) {
 		/* A directory as standard input would be a way out of the root. */
-		if (fstat(m->fds[m->n_fds - 1], &st) < 0 || S_ISDIR(st.st_mode))
+		if (fstat(m->packet.fds[m->packet.n_fds - 1], &st) < 0 || S_ISDIR(st.st_mode))
 			return -EBADMSG;
-		c->standard_input = message_take_fd(m, m->n_fds - 1);
+		c->standard_input = message_take_fd(m, m->packet.n_fds - 1);
 	}
 	return 0;
 }
@@ -415,7 +415,7 @@ int command_submit(uint32_t channel, struct message *m)
 	struct command *c;
 	int rc;
 
-	if (m->len < sizeof *run || !run_is_sound(run, m) || id_is_known(channel, run->id))
+	if (m->packet.len < sizeof *run || !run_is_sound(run, m) || id_is_known(channel, run->id))
 		return -EBADMSG;
 	c = malloc(sizeof *c);
 	if (!c)

@@ -33,10 +33,10 @@ int discard_add(struct message *m)
 {
 	struct stat st;
 
-	for (int i = 0; i < m->n_fds; i++)
-		if (fstat(m->fds[i], &st) < 0 || !S_ISFIFO(st.st_mode))
+	for (int i = 0; i < m->packet.n_fds; i++)
+		if (fstat(m->packet.fds[i], &st) < 0 || !S_ISFIFO(st.st_mode))
 			return -EBADMSG;
-	for (int i = 0; i < m->n_fds; i++)
+	for (int i = 0; i < m->packet.n_fds; i++)
 		add(message_take_fd(m, i));
 	return 0;
 }

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "packet/hurry.h"
 #include "supervisor/live_internal.h"
 
 #include <errno.h>
@@ -271,7 +272,7 @@ static bool give_channel(struct live *l, struct container *c, struct waiter *w, 
 	};
 	c->told = true;
 	l->out.send(l->out.ctx, w->gateway, &msg, sizeof(msg), pair[1]);
-	close(pair[1]);
+	hurry_close(&pair[1]);
 	return true;
 }
 
@@ -687,7 +688,7 @@ void live_control(struct live *l, uint64_t id)
 	}
 	/* Readable for ever from now on: watch it no more. */
 	l->out.unwatch(l->out.ctx, c->sb.control);
-	sys_close(&c->sb.control);
+	hurry_close(&c->sb.control);
 	if (c->state == LIVE_STARTING) {
 		c->fail = f;
 		container_fail(l, c);

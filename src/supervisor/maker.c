@@ -12,9 +12,9 @@
 #include "supervisor/maker.h"
 
 #include "base/str.h"
+#include "packet/packet.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -100,19 +100,14 @@ static _Noreturn void maker_run(struct disk *d, int sock)
 		_exit(1);
 	for (;;) {
 		struct order order;
-		struct pollfd p = {.fd = sock, .events = POLLIN};
-		int fds[4];
-		size_t n_fds;
-		poll(&p, 1, -1);
-		ssize_t n = sys_recv(sock, &order, sizeof(order), fds, &n_fds);
-		if (n == -EAGAIN || n == -EINTR)
-			continue;
-		if (n != sizeof(order) || n_fds != (order.what == MAKER_ROOT ? 1 : 0))
-			_exit(n == 0 ? 0 : 1);
+		struct packet p;
+		int r = packet_receive(sock, 0, &order, sizeof(order), 1, &p);
+		if (r <= 0 || p.len != sizeof(order) || p.n_fds != (order.what == MAKER_ROOT))
+			_exit(r == 0 ? 0 : 1);
 		struct answer a = {.what = order.what, .id = order.id};
 		if (order.what == MAKER_ROOT) {
-			make_root(d, sock, &order, fds[0], &a);
-			close(fds[0]);
+			make_root(d, sock, &order, p.fds[0], &a);
+			close(p.fds[0]);
 		} else {
 			make_home(d, sock, &a);
 		}
@@ -159,18 +154,17 @@ int maker_order_root(struct maker *m, uint64_t id, uint32_t image, int userns, u
 int maker_read(struct maker *m, struct maker_made *ret)
 {
 	struct answer a;
-	int fds[4];
-	size_t n_fds;
-	ssize_t n = sys_recv(m->sock, &a, sizeof(a), fds, &n_fds);
-	if (n == -EAGAIN)
+	struct packet p;
+	int r = packet_receive(m->sock, MSG_DONTWAIT, &a, sizeof(a), PACKET_MAX_FDS, &p);
+	if (r == -EAGAIN)
 		return 0;
-	bool whole = n == sizeof(a) && m->busy && a.what <= MAKER_ROOT &&
-	             n_fds == (a.failed                      ? 0U
-	                              : a.what == MAKER_ROOT ? 2U
-	                                                     : 3U);
+	bool whole = r > 0 && p.len == sizeof(a) && m->busy && a.what <= MAKER_ROOT &&
+	             p.n_fds == (a.failed                      ? 0
+	                                : a.what == MAKER_ROOT ? 2
+	                                                       : 3);
 	if (!whole) {
-		for (size_t i = 0; i < n_fds && n_fds <= 4; i++)
-			close(fds[i]);
+		if (r > 0)
+			packet_close(&p);
 		return -1;
 	}
 	m->busy = false;
@@ -185,13 +179,13 @@ int maker_read(struct maker *m, struct maker_made *ret)
 	if (a.failed) {
 		fail_set(&ret->f, a.why, a.errnum, ret->step);
 	} else if (a.what == MAKER_HOME) {
-		ret->home.fd = fds[0];
-		ret->home.img = (struct image){.fd = fds[1], .number = a.number};
-		ret->home.mnt = fds[2];
+		ret->home.fd = p.fds[0];
+		ret->home.img = (struct image){.fd = p.fds[1], .number = a.number};
+		ret->home.mnt = p.fds[2];
 		memcpy(ret->home.name, a.name, sizeof(ret->home.name));
 	} else {
-		ret->scratch = (struct image){.fd = fds[0], .number = a.number};
-		ret->root = fds[1];
+		ret->scratch = (struct image){.fd = p.fds[0], .number = a.number};
+		ret->root = p.fds[1];
 	}
 	return 1;
 }

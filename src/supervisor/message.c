@@ -1,7 +1,5 @@
 #include "supervisor/message.h"
 
-#include <stdbool.h>
-
 #define DAY_MS (24ULL * 3600 * 1000)
 
 static size_t size_of_op(uint16_t op)
@@ -56,9 +54,9 @@ static const char *claim_check(const struct sup_claim *c)
 	return NULL;
 }
 
-const char *message_check(const union message *m, size_t len, size_t n_fds)
+const char *message_check(const union message *m, size_t len, bool with_fds)
 {
-	if (n_fds != 0)
+	if (with_fds)
 		return "a descriptor";
 	if (len < sizeof(m->h) || len > sizeof(m->bytes))
 		return "length";

@@ -7,6 +7,7 @@
 
 #include "proto/supervisor.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 union message {
@@ -19,10 +20,10 @@ union message {
 	uint8_t bytes[SUP_MAX_MESSAGE];
 };
 
-/* Checks the len bytes in *m, received with n_fds descriptors. NULL: sound. Else static text that
- * says what is wrong, and the gateway's socket is to be closed. Bounds that depend on this server's
- * settings (image, most memory, most processors) are not here: those a claim is refused for
- * (SUP_E_INVALID). */
-const char *message_check(const union message *m, size_t len, size_t n_fds);
+/* Checks the len bytes in *m, which came with descriptors or without. NULL: sound. Else static
+ * text that says what is wrong, and the gateway's socket is to be closed. Bounds that depend on
+ * this server's settings (image, most memory, most processors) are not here: those a claim is
+ * refused for (SUP_E_INVALID). */
+const char *message_check(const union message *m, size_t len, bool with_fds);
 
 #endif

@@ -21,6 +21,7 @@
 
 #include "base/str.h"
 #include "init/init_image.h"
+#include "packet/hurry.h"
 #include "supervisor/netns.h"
 
 #include <errno.h>
@@ -321,28 +322,25 @@ enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64
 		struct init_header h;
 		struct init_broken broken;
 	} msg;
-	int fds[4];
-	size_t n_fds;
-	ssize_t n = sys_recv(sb->control, &msg, sizeof(msg), fds, &n_fds);
-	for (size_t i = 0; i < n_fds && n_fds <= 4; i++)
-		close(fds[i]);
-	if (n == -EAGAIN)
+	struct packet p;
+	int r = hurry_receive(sb->control, &msg, sizeof(msg), 0, &p);
+	if (r == -EAGAIN)
 		return SANDBOX_NOTHING;
-	if (n <= 0)
+	if (r <= 0)
 		return SANDBOX_GONE;
 	text[0] = '\0';
-	bool sound = n_fds == 0 && n >= (ssize_t)sizeof(msg.h) && msg.h.size == n;
-	if (sound && msg.h.op == INIT_PREPARED && n == sizeof(msg.h) &&
+	bool sound = !p.lost && p.len >= sizeof(msg.h) && msg.h.size == p.len;
+	if (sound && msg.h.op == INIT_PREPARED && p.len == sizeof(msg.h) &&
 	        sb->stage == SANDBOX_IS_NEW) {
 		sb->stage = SANDBOX_IS_PREPARED;
 		return SANDBOX_PREPARED;
 	}
-	if (sound && msg.h.op == INIT_READY && n == sizeof(msg.h) &&
+	if (sound && msg.h.op == INIT_READY && p.len == sizeof(msg.h) &&
 	        sb->stage == SANDBOX_IS_PREPARED) {
 		sb->stage = SANDBOX_IS_READY;
 		return SANDBOX_READY;
 	}
-	if (sound && msg.h.op == INIT_BROKEN && n == sizeof(msg.broken)) {
+	if (sound && msg.h.op == INIT_BROKEN && p.len == sizeof(msg.broken)) {
 		broken_text(&msg.broken, text);
 		fail_set(f, SUP_E_SYSTEM, (int)(msg.broken.errnum & 0xfff), text);
 		return SANDBOX_BROKEN;
@@ -372,7 +370,7 @@ void sandbox_kill(struct sandbox_host *h, struct sandbox *sb)
 
 bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
 {
-	sys_close(&sb->control);
+	hurry_close(&sb->control);
 	sys_close(&sb->pidfd);
 	sys_close(&sb->userns);
 	if (sb->pid > 0)

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "packet/hurry.h"
 #include "supervisor/check.h"
 #include "supervisor/live.h"
 
@@ -125,7 +126,7 @@ static void gateway_close(struct supervisor *s, uint32_t index)
 	if (g->sock < 0)
 		return;
 	unwatch(s, g->sock);
-	sys_close(&g->sock);
+	hurry_close(&g->sock);
 	live_gateway_gone(s->live, index);
 }
 
@@ -212,18 +213,15 @@ static void gateway_read(struct supervisor *s, uint32_t index)
 	struct gateway *g = &s->gateways[index];
 	for (int i = 0; i < 64 && g->sock >= 0 && !g->drop; i++) { /* then it is another's turn */
 		union message m;
-		int fds[4];
-		size_t n_fds;
-		ssize_t n = sys_recv(g->sock, &m, sizeof(m), fds, &n_fds);
-		for (size_t k = 0; k < n_fds && n_fds <= 4; k++)
-			close(fds[k]);
-		if (n == -EAGAIN)
+		struct packet p;
+		int r = hurry_receive(g->sock, &m, sizeof(m), 0, &p);
+		if (r == -EAGAIN)
 			return;
-		const char *wrong = n > 0 ? message_check(&m, (size_t)n, n_fds) : NULL;
+		const char *wrong = r > 0 ? message_check(&m, p.len, p.lost) : NULL;
 		if (wrong)
 			log_text(LOG_ERROR, "gateway_dropped",
 			        "gateway %u sent a message with a wrong %s", index, wrong);
-		if (n <= 0 || wrong) {
+		if (r <= 0 || wrong) {
 			g->drop = true;
 			return;
 		}
@@ -437,6 +435,9 @@ static int start(struct supervisor *s, struct error *err)
 		r = sandboxes_start(s, err);
 	if (r == 0)
 		r = signals_start(s, err);
+	int late = hurry_open();
+	if (r == 0 && late < 0)
+		r = error_errno(err, -late, "make timer");
 	if (r < 0)
 		return r;
 	struct live_out out = {gateway_send, gateway_send_all, watch, unwatch, s};

@@ -1,13 +1,13 @@
 #include "supervisor/sys.h"
 
 #include "base/str.h"
+#include "packet/packet.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -64,67 +64,7 @@ ssize_t sys_read_at(int dir, const char *name, char *buf, size_t size)
 
 int sys_send(int sock, const void *data, size_t len, const int *fds, size_t n_fds)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(4 * sizeof(int))];
-	} control = {0};
-	union {
-		const void *c;
-		void *v;
-	} base = {.c = data};
-	struct iovec iov = {.iov_base = base.v, .iov_len = len};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	if (n_fds > 4)
-		return -EINVAL;
-	if (n_fds) {
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
-	}
-	for (;;) {
-		ssize_t n = sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n >= 0)
-			return 0;
-		if (errno != EINTR)
-			return -errno;
-	}
-}
-
-ssize_t sys_recv(int sock, void *buf, size_t size, int fds[4], size_t *ret_n)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(4 * sizeof(int))];
-	} control;
-	struct iovec iov = {.iov_base = buf, .iov_len = size};
-	struct msghdr msg = {.msg_iov = &iov,
-	        .msg_iovlen = 1,
-	        .msg_control = control.bytes,
-	        .msg_controllen = sizeof(control.bytes)};
-	*ret_n = 0;
-	ssize_t n;
-	do
-		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t got = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(fds, CMSG_DATA(c), got * sizeof(int));
-		*ret_n = got;
-	}
-	if (msg.msg_flags & MSG_CTRUNC) {
-		for (size_t i = 0; i < *ret_n; i++)
-			close(fds[i]);
-		*ret_n = 5;
-	}
-	return n;
+	return packet_send(sock, data, len, NULL, 0, fds, n_fds);
 }
 
 int sys_map_ids(pid_t pid, uint32_t inside, uint32_t outside)

@@ -34,12 +34,8 @@ int sys_write_u64(int dir, const char *name, uint64_t number);
 ssize_t sys_read_at(
         int dir, const char *name, char *buf, size_t size); /* NUL-terminated, may be cut */
 
-/* One datagram with descriptors, never blocking, never SIGPIPE. */
+/* packet_send of one piece. */
 int sys_send(int sock, const void *data, size_t len, const int *fds, size_t n_fds);
-/* Receives one datagram without blocking. Returns its length (more than size where it was cut), 0
- * at end-of-file; -EAGAIN. Received descriptors, at most 4, are close-on-exec and the caller's;
- * should the peer have sent more, *ret_n is 5 and there is nothing to close. */
-ssize_t sys_recv(int sock, void *buf, size_t size, int fds[4], size_t *ret_n);
 
 /* A user namespace that maps ids [inside, inside + 65536) to [outside, …) for users and groups; it
  * holds no process. Returns its descriptor: for idmapped mounts. */
