@@ -35,6 +35,7 @@ struct waiting {
 	uint32_t seq;
 	bool slow;
 	container_answer_fn fn;
+	container_files_socket_fn files; /* in place of fn: waits for a worker's socket */
 	void *ctx;
 	struct error failed; /* code set: it failed at once, and on_failed tells so from the loop */
 	struct container_client *client;
@@ -283,6 +284,35 @@ static void on_claimed(struct container_client *c, const struct sup_claimed *m, 
 	h->fn(h->ctx, h, NULL);
 }
 
+static void waiting_fail(struct waiting *w, const struct error *e)
+{
+	if (w->files != NULL)
+		w->files(w->ctx, -1, e);
+	else
+		w->fn(w->ctx, NULL, e);
+	free(w);
+}
+
+/* sock < 0: this process had no room for one more descriptor. */
+static void on_files(struct container_client *c, uint32_t seq, int sock)
+{
+	struct waiting *w = waiting_take(c, seq);
+	struct error e;
+
+	if (w != NULL)
+		waiting_counted(c, w);
+	if (w != NULL && w->files != NULL && sock >= 0) {
+		w->files(w->ctx, sock, NULL);
+		free(w);
+		return;
+	}
+	if (sock >= 0)
+		close(sock);
+	error_no_files(&e);
+	if (w != NULL)
+		waiting_fail(w, &e);
+}
+
 static void on_failed(struct container_client *c, const struct sup_failed *m)
 {
 	struct container_hold *h = hold_by_seq(c, m->h.seq);
@@ -295,8 +325,7 @@ static void on_failed(struct container_client *c, const struct sup_failed *m)
 		claim_failed(h, &e);
 	} else if (w != NULL) {
 		waiting_counted(c, w);
-		w->fn(w->ctx, NULL, &e);
-		free(w);
+		waiting_fail(w, &e);
 	}
 }
 
@@ -304,6 +333,7 @@ static void on_answer(struct container_client *c, uint32_t seq, const struct sup
 {
 	struct waiting *w = waiting_take(c, seq);
 	struct container_status s;
+	struct error e;
 
 	if (w == NULL) {
 		if (m != NULL) /* the question behind a cancelled claim */
@@ -311,6 +341,11 @@ static void on_answer(struct container_client *c, uint32_t seq, const struct sup
 		return;
 	}
 	waiting_counted(c, w);
+	if (w->files != NULL) { /* not what it asked for */
+		error_set(&e, ERR_PROTOCOL, "the supervisor gave no socket");
+		waiting_fail(w, &e);
+		return;
+	}
 	if (m != NULL)
 		s = (struct container_status){(enum sup_state)m->state, m->holders, m->idle_ms,
 		        m->home_used_bytes, m->generation};
@@ -335,6 +370,12 @@ static bool dispatch(struct container_client *c, union message *m, size_t n, int
 		if (n != sizeof(m->claimed) || n_fds > 1)
 			return false;
 		on_claimed(c, &m->claimed, n_fds == 1 ? fds[0] : -1);
+		return true;
+	}
+	if (m->h.op == SUP_FILES_ARE) {
+		if (n != sizeof(struct sup_simple) || n_fds > 1)
+			return false;
+		on_files(c, m->h.seq, n_fds == 1 ? fds[0] : -1);
 		return true;
 	}
 	if (n_fds != 0)
@@ -410,6 +451,7 @@ struct container_client *container_client_free(struct container_client *c)
 	for (size_t i = 0; i < CLIENT_BUCKETS; i++)
 		while (!LIST_EMPTY(&c->waiting[i]))
 			free(waiting_take(c, LIST_FIRST(&c->waiting[i])->seq));
+	container_links_free(c);
 	unpost_all(&c->orders);
 	unpost_all(&c->slow);
 	unpost_all(&c->quick);
@@ -523,19 +565,21 @@ static void on_ask_failed(evutil_socket_t fd, short what, void *arg)
 
 	if (waiting_take(w->client, w->seq) != w)
 		BUG("a request that failed was not waiting");
-	w->fn(w->ctx, NULL, &w->failed);
-	free(w);
+	waiting_fail(w, &w->failed);
 }
 
-static void ask(struct container_client *c, void *message, container_answer_fn fn, void *ctx)
+/* how: fn or files, and ctx. */
+static void ask_with(struct container_client *c, void *message, const struct waiting *how)
 {
 	const struct timeval now = {0, 0};
 	struct sup_header *h = message;
 	struct waiting *w = mem_alloc(sizeof(*w));
 
 	h->seq = ++c->next_seq;
-	*w = (struct waiting){.seq = h->seq, .fn = fn, .ctx = ctx, .client = c};
-	w->slow = h->op == SUP_SLEEP || h->op == SUP_DELETE;
+	*w = *how;
+	w->seq = h->seq;
+	w->client = c;
+	w->slow = h->op == SUP_SLEEP || h->op == SUP_DELETE || h->op == SUP_FILES;
 	LIST_INSERT_HEAD(&c->waiting[h->seq % CLIENT_BUCKETS], w, bucket);
 	if (!c->lost) {
 		post(c, w->slow ? &c->slow : &c->quick, message, NULL);
@@ -544,6 +588,13 @@ static void ask(struct container_client *c, void *message, container_answer_fn f
 	error_set(&w->failed, ERR_UNAVAILABLE, "this server has no sandboxes");
 	if (event_base_once(c->base, -1, EV_TIMEOUT, on_ask_failed, w, &now) < 0)
 		BUG("no memory for an event");
+}
+
+static void ask(struct container_client *c, void *message, container_answer_fn fn, void *ctx)
+{
+	const struct waiting how = {.fn = fn, .ctx = ctx};
+
+	ask_with(c, message, &how);
 }
 
 static void ask_key(struct container_client *c, enum sup_op op, const uint8_t key[SUP_KEY_LEN],
@@ -580,4 +631,15 @@ void container_order_keep(struct container_client *c, const uint8_t key[SUP_KEY_
 
 	memcpy(m.key, key, sizeof(m.key));
 	ask(c, &m, fn, ctx);
+}
+
+void container_client_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN], bool create,
+        container_files_socket_fn fn, void *ctx)
+{
+	const struct waiting how = {.files = fn, .ctx = ctx};
+	struct sup_files m = {.h = {SUP_FILES, sizeof(m), 0}};
+
+	m.flags = create ? SUP_FILES_CREATE : 0;
+	memcpy(m.key, key, sizeof(m.key));
+	ask_with(c, &m, &how);
 }

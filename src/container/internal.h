@@ -1,4 +1,4 @@
-/* What client.c and command.c share. */
+/* What client.c, command.c and files.c share. */
 #ifndef BRIG_CONTAINER_INTERNAL_H
 #define BRIG_CONTAINER_INTERNAL_H
 
@@ -26,7 +26,8 @@ struct container_client {
 	/* Requests without an answer yet, by their number: there may be tens of thousands. */
 	LIST_HEAD(, waiting) waiting[CLIENT_BUCKETS];
 	LIST_HEAD(, container_hold) claims[CLIENT_BUCKETS];
-	struct container_hold *holds; /* claimed or waiting, linked */
+	struct container_hold *holds;  /* claimed or waiting, linked */
+	struct container_links *links; /* to workers; NULL until needed. files.c */
 	bool lost;
 };
 
@@ -54,6 +55,15 @@ struct container_hold {
 
 /* client.c: this process, the supervisor or init has as many descriptors as it may. */
 void error_no_files(struct error *e);
+/* sock: to the container's worker, the callee's; -1 with err. */
+typedef void (*container_files_socket_fn)(void *ctx, int sock, const struct error *err);
+/* Exactly one callback, but for container_client_free(). create: a home is made where there is
+ * none, rather than ERR_NOT_FOUND. */
+void container_client_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN], bool create,
+        container_files_socket_fn fn, void *ctx);
+
+/* files.c */
+void container_links_free(struct container_client *c);
 
 /* command.c */
 void hold_channel_ready(struct container_hold *h); /* the channel may be read */

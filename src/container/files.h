@@ -1,0 +1,81 @@
+/*
+ * The files in a container's home, through the container's worker (proto/worker.h), whether the
+ * container lives, is frozen or asleep. Nothing here wakes it.
+ *
+ * Asynchronous on the gateway's loop, as container.h is: one callback for each question, never from
+ * inside the call that asked, none after container_files_cancel(). A connection to a worker is made
+ * when it is needed and kept while the worker lives. A question that finds the worker gone is asked
+ * once more.
+ *
+ * Paths are bytes, relative to home: see container_path_valid().
+ */
+#ifndef BRIG_CONTAINER_FILES_H
+#define BRIG_CONTAINER_FILES_H
+
+#include "container/container.h"
+#include "proto/worker.h"
+
+/* 1 … WORKER_PATH_MAX bytes, no NUL, no leading slash, no part that is empty, "." or "..". */
+bool container_path_valid(struct str path);
+
+struct container_file {
+	struct str path;
+	uint64_t size;
+	uint64_t ctime_ns; /* wall clock: content or name changed */
+};
+
+struct container_upload;
+
+struct container_files_result {
+	const struct container_file *files; /* for the call only */
+	size_t n_files;
+	bool more;                       /* of a list: there are more */
+	bool partial;                    /* of the recent ones: time was up */
+	int fd;                          /* of open and create: the callee's; else -1 */
+	struct container_upload *upload; /* of create: the callee's */
+};
+/*
+ * r is NULL when err is not. ERR_NOT_FOUND (no such regular file), ERR_INVALID (a name that the
+ * file system refuses), ERR_CONFLICT (a folder is in the way, or a part of the path is none),
+ * ERR_TOO_LARGE with type "home_full", ERR_UNAVAILABLE (the server's disk is full, or the worker
+ * has gone), ERR_IO, ERR_PROTOCOL.
+ */
+typedef void (*container_files_fn)(
+        void *ctx, const struct container_files_result *r, const struct error *err);
+
+struct container_ask;
+void container_files_cancel(struct container_ask *a); /* takes NULL */
+
+/* Makes ready what the next question needs. */
+void container_files_prepare(struct container_client *c, const uint8_t key[SUP_KEY_LEN]);
+
+/* In the order of the paths' bytes, after `after` ({NULL,0}: from the start); limit 1 …
+ * WORKER_LIST_MAX. A container without a home has no files. */
+struct container_ask *container_files_list(struct container_client *c,
+        const uint8_t key[SUP_KEY_LEN], struct str after, uint32_t limit, container_files_fn fn,
+        void *ctx);
+/* Changed at since_ns (wall clock) or later, the latest first; at most `limit`, of what could be
+ * looked at in budget_us. */
+struct container_ask *container_files_recent(struct container_client *c,
+        const uint8_t key[SUP_KEY_LEN], uint64_t since_ns, uint32_t limit, uint32_t budget_us,
+        container_files_fn fn, void *ctx);
+struct container_ask *container_files_stat(struct container_client *c,
+        const uint8_t key[SUP_KEY_LEN], struct str path, container_files_fn fn, void *ctx);
+struct container_ask *container_files_open(struct container_client *c,
+        const uint8_t key[SUP_KEY_LEN], struct str path, container_files_fn fn, void *ctx);
+struct container_ask *container_files_delete(struct container_client *c,
+        const uint8_t key[SUP_KEY_LEN], struct str path, container_files_fn fn, void *ctx);
+struct container_ask *container_files_sync(struct container_client *c,
+        const uint8_t key[SUP_KEY_LEN], container_files_fn fn, void *ctx);
+
+/* A file without a name to write to; size: how large it will be at most, 0 where unknown. A home is
+ * made where there is none. */
+struct container_ask *container_files_create(struct container_client *c,
+        const uint8_t key[SUP_KEY_LEN], uint64_t size, container_files_fn fn, void *ctx);
+/* Gives it its name, in place of what file had it. Frees u, whatever comes of it. */
+struct container_ask *container_upload_link(
+        struct container_upload *u, struct str path, container_files_fn fn, void *ctx);
+/* It is gone with its descriptor. Takes NULL; returns NULL. */
+struct container_upload *container_upload_drop(struct container_upload *u);
+
+#endif
