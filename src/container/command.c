@@ -55,6 +55,13 @@ const char *command_signal_name(int signal)
 	return name;
 }
 
+int command_exit_code(const struct command_end *end)
+{
+	if (end->outcome == INIT_EXITED)
+		return end->code;
+	return 128 + (end->outcome == INIT_SIGNALED ? end->code : SIGKILL);
+}
+
 /* ---- life ---- */
 
 static void pipe_close(struct command *c, int which)

@@ -108,6 +108,9 @@ void command_pause(struct command *c, bool paused); /* reading stops; the guest 
 void command_kill(struct command *c);               /* on_end follows with INIT_KILLED */
 /* "SIGKILL"; "SIG64" style for the unnamed. Stays as it is for as long as the thread lives. */
 const char *command_signal_name(int signal);
+/* As a shell says it: the code, or 128 and the signal. 137 where it was killed from outside,
+ * whatever its leader had come to by then. */
+int command_exit_code(const struct command_end *end);
 
 /* ---- questions and orders about a container ---- */
 

@@ -238,8 +238,7 @@ static void output_fill(struct exec *e, const struct command_end *end)
 		o->outcome = OUTCOME_TIMEOUT;
 	} else {
 		o->outcome = OUTCOME_EXIT;
-		o->exit_code = end->outcome == INIT_EXITED ? end->code
-		                                           : 128 + (end->code != 0 ? end->code : 9);
+		o->exit_code = command_exit_code(end);
 	}
 	if (end->outcome == INIT_SIGNALED)
 		o->signal = str_of(command_signal_name(end->code));
