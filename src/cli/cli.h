@@ -59,6 +59,7 @@ int cli_ask(int argc, char **argv);
 int cli_ps(int argc, char **argv);
 int cli_image(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
+int cli_selftest(int argc, char **argv);
 int cli_version(int argc, char **argv);
 /* The gateway's own process, started by serve: descriptors at fixed numbers instead of arguments.
  */

@@ -23,11 +23,11 @@ static const struct cli_command commands[] = {
         {"ps", "list containers", cli_ps},
         {"image", "make or list the root file systems of sandboxes", cli_image},
         {"doctor", "say what this machine offers for sandboxes", cli_doctor},
+        {"selftest", "say whether sandboxes hold what they promise here", cli_selftest},
         {"version", "print the version", cli_version},
         {"files", NULL, later},
         {"keys", NULL, later},
         {"logs", NULL, later},
-        {"selftest", NULL, later},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };

@@ -358,6 +358,7 @@ static int check_values(const struct settings_values *v, struct error *err)
 	for (i = 0; i < SUP_MAX_IMAGES; i++)
 		ok = ok && terminated(sup->images[i], sizeof(sup->images[i])) &&
 		     !strchr(sup->images[i], '/') && sup->images[i][0] != '.';
+	ok = ok && !sup->untested;
 	return ok ? 0
 	          : error_set(err, ERR_PROTOCOL,
 	                    "the process that read the configuration sent nonsense");

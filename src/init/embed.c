@@ -1,17 +1,17 @@
-/* Writes a file's bytes as a C array. A tool of the build: embed FILE NAME > OUTPUT. */
+/* Writes a file's bytes as a C array. A tool of the build: embed FILE NAME HEADER > OUTPUT. */
 #include <stdio.h>
 
 int main(int argc, char **argv)
 {
-	FILE *f = argc == 3 ? fopen(argv[1], "rb") : NULL;
+	FILE *f = argc == 4 ? fopen(argv[1], "rb") : NULL;
 	size_t n = 0;
 	int c;
 
 	if (!f) {
-		fprintf(stderr, "usage: embed FILE NAME\n");
+		fprintf(stderr, "usage: embed FILE NAME HEADER\n");
 		return 1;
 	}
-	printf("#include <stddef.h>\n\n#include \"init/init_image.h\"\n\n");
+	printf("#include <stddef.h>\n\n#include \"%s\"\n\n", argv[3]);
 	printf("const unsigned char %s[] = {", argv[2]);
 	while ((c = getc(f)) != EOF)
 		printf("%s%d,", n++ % 24 ? "" : "\n\t", c);

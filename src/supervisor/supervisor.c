@@ -23,6 +23,7 @@
 #include "packet/hurry.h"
 #include "supervisor/check.h"
 #include "supervisor/live.h"
+#include "supervisor/selftest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -415,6 +416,8 @@ static int sandboxes_start(struct supervisor *s, struct error *err)
 		r = cgroup_start(&s->host.cgroup, err);
 	if (r == 0)
 		r = sandbox_host_open(s->cfg, &s->host, err);
+	if (r == 0 && !s->cfg->untested)
+		r = selftest_check(&s->host, err);
 	return r;
 }
 

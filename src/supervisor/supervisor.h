@@ -7,6 +7,7 @@
 #define BRIG_SUPERVISOR_SUPERVISOR_H
 
 #include "base/error.h"
+#include "proto/probe.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,6 +36,8 @@ struct sup_config {
 	uint64_t grace_ms;
 	bool sandbox; /* false: `sandbox: off`, claims fail with SUP_E_SYSTEM "sandbox: off" */
 	bool durable_power;
+	bool untested; /* no self-test at the start: for tests of the supervisor, never set by serve
+	                */
 	enum sup_cgroup_choice cgroups;
 };
 
@@ -64,7 +67,8 @@ static inline uid_t sup_uid_lease(const struct sup_config *c, uint32_t n)
 typedef pid_t (*sup_spawn_gateway_fn)(void *ctx, uint32_t index, int sock, struct error *err);
 
 /*
- * Checks the host, empties what an earlier supervisor of this data folder left (cgroups, loop
+ * Checks the host, runs the self-test (a probe that does not hold is an error that names it),
+ * empties what an earlier supervisor of this data folder left (cgroups, loop
  * devices, scratch images), starts the gateways and serves until SIGTERM or SIGINT: then tells
  * every gateway to drain (SIGTERM), waits grace, ends all sandboxes and children, removes every
  * cgroup, mount and loop device it made. A second signal shortens the grace to nothing. Returns 0
@@ -87,5 +91,27 @@ struct sup_check {
 /* Tries each host feature that sandboxes need, in a scratch child; leaves nothing behind. Returns
  * the number of rows written (at most max). */
 int supervisor_check_host(const struct sup_config *cfg, struct sup_check *rows, int max);
+
+/* One row of the self-test: what `brig selftest` prints. */
+#define SUP_N_PROBES PROBE_COUNT
+struct sup_probe {
+	const char *name;  /* "memory-limit" */
+	const char *tried; /* static text */
+	bool required;
+	uint32_t state; /* enum probe_state */
+	char seen[PROBE_SEEN_MAX];
+};
+static inline bool sup_probe_holds(const struct sup_probe *p)
+{
+	return p->state == PROBE_OK || (p->state == PROBE_ABSENT && !p->required);
+}
+/*
+ * Makes every probe in scratch sandboxes over the first image of cfg, in a supervisor that is
+ * apart: a child with a data folder (<data>/selftest, removed again), control groups and ids of its
+ * own, so that a server may run on cfg->data meanwhile. Sizes of home and scratch are its own, too.
+ * Needs root. 0 with all rows filled, or an error where it could not be done at all.
+ */
+int supervisor_selftest(
+        const struct sup_config *cfg, struct sup_probe rows[SUP_N_PROBES], struct error *err);
 
 #endif

@@ -171,6 +171,7 @@ void node_make(struct node *n)
 	n->cfg.scratch_mib = 64;
 	n->cfg.grace_ms = 2000;
 	n->cfg.sandbox = true;
+	n->cfg.untested = true;
 }
 
 void node_remove(struct node *n)
