@@ -122,4 +122,12 @@ struct api_container_hints {
 /* Writes the container's id; true where the request names it (so it may live on), false where it is this request's own. */
 bool api_container_choose(const struct api_container_hints *h, char out[41]);
 
+/* ---- files in containers (spec/openrouter.md 4) ---- */
+
+#define API_FILE_ID_PREFIX "cfile_"
+/* Appends the id: the prefix and the path in base64url. */
+int api_file_id_append(struct buf *out, struct str path);
+/* Appends the path, whatever bytes it is. False: not such an id, or no room. */
+bool api_file_id_read(struct str id, struct buf *ret_path);
+
 #endif

@@ -1,7 +1,5 @@
 #include "base/base64.h"
 
-#include <stdbool.h>
-
 static int append(struct buf *out, const uint8_t *p, size_t n, const char *set, bool pad)
 {
 	for (size_t i = 0; i < n; i += 3) {
@@ -30,4 +28,38 @@ int base64_append_url(struct buf *out, const void *bytes, size_t n)
 	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 	return append(out, bytes, n, set, false);
+}
+
+static int digit_of(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '-' ? 62 : c == '_' ? 63 : -1;
+}
+
+bool base64_decode_url(struct buf *out, struct str text)
+{
+	uint32_t bits = 0;
+	unsigned n_bits = 0;
+
+	if (text.n % 4 == 1)
+		return false;
+	for (size_t i = 0; i < text.n; i++) {
+		int d = digit_of(text.p[i]);
+
+		if (d < 0)
+			return false;
+		bits = (bits << 6 | (uint32_t)d) & 0xffff;
+		n_bits += 6;
+		if (n_bits < 8)
+			continue;
+		n_bits -= 8;
+		if (buf_putc(out, (char)(bits >> n_bits)) < 0)
+			return false;
+	}
+	return (bits & ((1U << n_bits) - 1)) == 0; /* two texts never stand for the same bytes */
 }

@@ -64,7 +64,6 @@ TAILQ_HEAD(ask_list, container_ask);
 
 struct container_upload {
 	LIST_ENTRY(container_upload) link;
-	struct container_client *client;
 	struct files_link *on; /* NULL: the worker has gone */
 	uint64_t handle;
 };
@@ -113,7 +112,7 @@ bool container_path_valid(struct str path)
 
 /* ---- errors ---- */
 
-static void error_home_full(struct error *e)
+void container_error_home_full(struct error *e)
 {
 	error_set(e, ERR_TOO_LARGE, "The container's home has no room for this file.");
 	str_copy(e->type, sizeof(e->type), STR("home_full"));
@@ -151,7 +150,7 @@ static void error_from_worker(
 		return;
 	case ENOSPC:
 	case EDQUOT:
-		error_home_full(e);
+		container_error_home_full(e);
 		return;
 	case EMFILE:
 	case ENFILE:
@@ -164,7 +163,7 @@ static void error_from_worker(
 	}
 }
 
-static void error_gone(struct error *e)
+void container_error_gone(struct error *e)
 {
 	error_set(e, ERR_UNAVAILABLE, "The container's files went out of reach meanwhile.");
 	e->retry_after_ms = 1000;
@@ -221,8 +220,7 @@ static void ask_answer(struct container_ask *a, uint32_t flags)
 	r.files = files;
 	if (a->created) {
 		r.upload = mem_alloc(sizeof(*r.upload));
-		*r.upload = (struct container_upload){
-		        .client = l->client, .on = l, .handle = a->handle};
+		*r.upload = (struct container_upload){.on = l, .handle = a->handle};
 		LIST_INSERT_HEAD(&l->uploads, r.upload, link);
 	}
 	ask_free(a);
@@ -261,7 +259,7 @@ static void ask_end_later(
 	event_active(a->later, EV_TIMEOUT, 0);
 }
 
-void container_files_cancel(struct container_ask *a)
+void container_ask_cancel(struct container_ask *a)
 {
 	if (a != NULL)
 		ask_free(a); /* an answer that comes yet belongs to nobody */
@@ -365,7 +363,7 @@ static void link_broken(struct files_link *l)
 	struct files_link *fresh;
 	struct error e;
 
-	error_gone(&e);
+	container_error_gone(&e);
 	for (a = TAILQ_FIRST(&l->asks); a != NULL; a = next) {
 		next = TAILQ_NEXT(a, link);
 		if (!ask_may_repeat(a) || c->lost) {
@@ -589,7 +587,7 @@ static void on_alive(evutil_socket_t sock, short what, void *arg)
 	struct files_link *l = arg;
 
 	if (!LIST_EMPTY(&l->uploads))
-		container_files_stat(l->client, l->key, STR("x"), NULL, NULL);
+		container_ask_stat(l->client, l->key, STR("x"), NULL, NULL);
 }
 
 static bool message_send(struct files_link *l, const struct worker_header *h, struct str path)
@@ -737,15 +735,14 @@ static struct container_ask *ask(
 	return ask_on(link_get(c, key), a, is_new);
 }
 
-void container_files_prepare(struct container_client *c, const uint8_t key[SUP_KEY_LEN])
+void container_prepare_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN])
 {
 	if (!c->lost && (c->links == NULL || link_find(c, key) == NULL))
 		link_request(link_get(c, key));
 }
 
-struct container_ask *container_files_list(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], struct str after, uint32_t limit, container_files_fn fn,
-        void *ctx)
+struct container_ask *container_ask_list(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        struct str after, uint32_t limit, container_files_fn fn, void *ctx)
 {
 	struct container_ask *a = ask_new(WORKER_LIST, sizeof(a->message.list), after, fn, ctx);
 
@@ -754,7 +751,7 @@ struct container_ask *container_files_list(struct container_client *c,
 	return ask(c, key, a);
 }
 
-struct container_ask *container_files_recent(struct container_client *c,
+struct container_ask *container_ask_recent(struct container_client *c,
         const uint8_t key[SUP_KEY_LEN], uint64_t since_ns, uint32_t limit, uint32_t budget_us,
         container_files_fn fn, void *ctx)
 {
@@ -776,32 +773,32 @@ static struct container_ask *ask_path(struct container_client *c, const uint8_t 
 	return ask(c, key, a);
 }
 
-struct container_ask *container_files_stat(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], struct str path, container_files_fn fn, void *ctx)
+struct container_ask *container_ask_stat(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        struct str path, container_files_fn fn, void *ctx)
 {
 	return ask_path(c, key, WORKER_STAT, path, fn, ctx);
 }
 
-struct container_ask *container_files_open(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], struct str path, container_files_fn fn, void *ctx)
+struct container_ask *container_ask_open(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        struct str path, container_files_fn fn, void *ctx)
 {
 	return ask_path(c, key, WORKER_OPEN, path, fn, ctx);
 }
 
-struct container_ask *container_files_delete(struct container_client *c,
+struct container_ask *container_ask_delete(struct container_client *c,
         const uint8_t key[SUP_KEY_LEN], struct str path, container_files_fn fn, void *ctx)
 {
 	return ask_path(c, key, WORKER_DELETE, path, fn, ctx);
 }
 
-struct container_ask *container_files_sync(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], container_files_fn fn, void *ctx)
+struct container_ask *container_ask_sync(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        container_files_fn fn, void *ctx)
 {
 	return ask(c, key,
 	        ask_new(WORKER_SYNC, sizeof(struct worker_header), (struct str){NULL, 0}, fn, ctx));
 }
 
-struct container_ask *container_files_create(struct container_client *c,
+struct container_ask *container_ask_create(struct container_client *c,
         const uint8_t key[SUP_KEY_LEN], uint64_t size, container_files_fn fn, void *ctx)
 {
 	struct container_ask *a =
@@ -823,17 +820,14 @@ static void upload_free(struct container_upload *u)
 struct container_ask *container_upload_link(
         struct container_upload *u, struct str path, container_files_fn fn, void *ctx)
 {
-	struct container_ask *a = ask_new(WORKER_LINK, sizeof(a->message.link), path, fn, ctx);
 	struct files_link *l = u->on;
-	struct error e;
+	struct container_ask *a = NULL;
 
-	a->message.link.handle = u->handle;
-	a->message.link.path_len = (uint32_t)path.n;
 	if (l != NULL) {
+		a = ask_new(WORKER_LINK, sizeof(a->message.link), path, fn, ctx);
+		a->message.link.handle = u->handle;
+		a->message.link.path_len = (uint32_t)path.n;
 		ask_on(l, a, false);
-	} else {
-		error_gone(&e);
-		ask_end_later(a, u->client, &e);
 	}
 	upload_free(u);
 	return a;

@@ -3,7 +3,7 @@
  * container lives, is frozen or asleep. Nothing here wakes it.
  *
  * Asynchronous on the gateway's loop, as container.h is: one callback for each question, never from
- * inside the call that asked, none after container_files_cancel(). A connection to a worker is made
+ * inside the call that asked, none after container_ask_cancel(). A connection to a worker is made
  * when it is needed and kept while the worker lives. A question that finds the worker gone is asked
  * once more.
  *
@@ -44,38 +44,43 @@ typedef void (*container_files_fn)(
         void *ctx, const struct container_files_result *r, const struct error *err);
 
 struct container_ask;
-void container_files_cancel(struct container_ask *a); /* takes NULL */
+void container_ask_cancel(struct container_ask *a); /* takes NULL */
 
 /* Makes ready what the next question needs. */
-void container_files_prepare(struct container_client *c, const uint8_t key[SUP_KEY_LEN]);
+void container_prepare_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN]);
 
 /* In the order of the paths' bytes, after `after` ({NULL,0}: from the start); limit 1 …
  * WORKER_LIST_MAX. A container without a home has no files. */
-struct container_ask *container_files_list(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], struct str after, uint32_t limit, container_files_fn fn,
-        void *ctx);
+struct container_ask *container_ask_list(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        struct str after, uint32_t limit, container_files_fn fn, void *ctx);
 /* Changed at since_ns (wall clock) or later, the latest first; at most `limit`, of what could be
  * looked at in budget_us. */
-struct container_ask *container_files_recent(struct container_client *c,
+struct container_ask *container_ask_recent(struct container_client *c,
         const uint8_t key[SUP_KEY_LEN], uint64_t since_ns, uint32_t limit, uint32_t budget_us,
         container_files_fn fn, void *ctx);
-struct container_ask *container_files_stat(struct container_client *c,
+struct container_ask *container_ask_stat(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        struct str path, container_files_fn fn, void *ctx);
+struct container_ask *container_ask_open(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        struct str path, container_files_fn fn, void *ctx);
+struct container_ask *container_ask_delete(struct container_client *c,
         const uint8_t key[SUP_KEY_LEN], struct str path, container_files_fn fn, void *ctx);
-struct container_ask *container_files_open(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], struct str path, container_files_fn fn, void *ctx);
-struct container_ask *container_files_delete(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], struct str path, container_files_fn fn, void *ctx);
-struct container_ask *container_files_sync(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], container_files_fn fn, void *ctx);
+struct container_ask *container_ask_sync(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        container_files_fn fn, void *ctx);
 
 /* A file without a name to write to; size: how large it will be at most, 0 where unknown. A home is
  * made where there is none. */
-struct container_ask *container_files_create(struct container_client *c,
+struct container_ask *container_ask_create(struct container_client *c,
         const uint8_t key[SUP_KEY_LEN], uint64_t size, container_files_fn fn, void *ctx);
-/* Gives it its name, in place of what file had it. Frees u, whatever comes of it. */
+/* Gives it its name, in place of what file had it. Frees u, whatever comes of it. NULL: the worker
+ * has gone and the file with it (container_error_gone()), and fn is not called. */
 struct container_ask *container_upload_link(
         struct container_upload *u, struct str path, container_files_fn fn, void *ctx);
-/* It is gone with its descriptor. Takes NULL; returns NULL. */
+/* The file is gone with its descriptor. Takes NULL; returns NULL. */
 struct container_upload *container_upload_drop(struct container_upload *u);
+
+/* Errors that an upload may have besides: no room in the home for what is written, and no worker.
+ */
+void container_error_home_full(struct error *e);
+void container_error_gone(struct error *e);
 
 #endif

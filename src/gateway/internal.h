@@ -6,6 +6,7 @@
  *     route.c     paths → handlers, keys        upstream.c  one call of a turn to a provider
  *     models.c    GET /models                   run.c       the commands of a turn's tool calls
  *     containers.c, exec*.c direct use          seal.c      sealed state for clients to carry
+ *     container_files*.c their files            upload.c    bodies taken in pieces
  *     row.c       rows of containers            forward.c   requests that are another gateway's
  *     keeper.c    what time makes due
  */
@@ -108,6 +109,11 @@ void containers_create(struct request *r);
 void containers_list(struct request *r);
 void containers_get(struct request *r);
 void containers_delete(struct request *r);
+void container_files_list(struct request *r);
+bool container_files_create(struct request *r, size_t *max_body); /* a route's begin() */
+void container_files_get(struct request *r);
+void container_files_delete(struct request *r);
+void container_files_content(struct request *r);
 void exec_create(struct request *r);
 void exec_get(struct request *r);
 void exec_kill(struct request *r);

@@ -18,7 +18,8 @@ struct route_entry {
 	size_t max_body; /* 0: the configuration's */
 	/*
 	 * NULL, or called with the head alone: true where it takes the body in pieces (upload.h) or
-	 * has answered; false: the body is read whole for handle().
+	 * has answered; false: the body is read whole for handle(), which is NULL where that never
+	 * is.
 	 */
 	bool (*begin)(struct request *r, size_t *max_body);
 };
@@ -39,6 +40,11 @@ static const struct route_entry routes[] = {
         {"GET", "/containers", containers_list, NO_BODY, NULL},
         {"GET", "/containers/{}", containers_get, NO_BODY, NULL},
         {"DELETE", "/containers/{}", containers_delete, NO_BODY, NULL},
+        {"GET", "/containers/{}/files", container_files_list, NO_BODY, NULL},
+        {"POST", "/containers/{}/files", NULL, 0, container_files_create},
+        {"GET", "/containers/{}/files/{}", container_files_get, NO_BODY, NULL},
+        {"DELETE", "/containers/{}/files/{}", container_files_delete, NO_BODY, NULL},
+        {"GET", "/containers/{}/files/{}/content", container_files_content, NO_BODY, NULL},
         {"POST", "/containers/{}/exec", exec_create, 16u << 20, NULL},
         {"GET", "/containers/{}/exec/{}", exec_get, NO_BODY, NULL},
         {"DELETE", "/containers/{}/exec/{}", exec_kill, NO_BODY, NULL},

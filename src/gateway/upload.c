@@ -284,7 +284,7 @@ void upload_go(struct upload *u)
 
 uint64_t upload_expected(const struct upload *u)
 {
-	return u->expected;
+	return u->expected < u->o.max_file ? u->expected : u->o.max_file;
 }
 
 struct str upload_field(const struct upload *u, const char *name)
