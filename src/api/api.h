@@ -96,6 +96,8 @@ extern const struct api api_responses;
 
 /* The envelope of /api/v1 and /v1 for everything that is no dialect of its own (containers, models, keys). */
 void api_error_body(const struct error *e, bool under_v1, struct buf *out);
+/* Anthropic's envelope; request_id is the answer's `request-id`, or NULL. */
+void api_error_body_anthropic(const struct error *e, const char *request_id, struct buf *out);
 /* "invalid_request_error" and so on: `error.type` for a code and status. */
 const char *api_error_type(const struct error *e);
 /* `error.code` as a string: the exact name ("unknown_parameter") or one for the status; NULL: none. */

@@ -1,7 +1,7 @@
 /*
- * Errors as the OpenAI dialects show them: OpenAI's envelope with OpenRouter's added fields, so
- * that the SDKs of both find what they look for (DESIGN section 9, "errors"). All names come from
- * here.
+ * Errors as the dialects show them: OpenAI's envelope with OpenRouter's added fields, so that the
+ * SDKs of both find what they look for (DESIGN section 9, "errors"), and Anthropic's. All names
+ * come from here.
  */
 #include "api/api.h"
 
@@ -112,5 +112,67 @@ void api_error_body(const struct error *e, bool under_v1, struct buf *out)
 		jw_ki64(&w, "code", error_http_status(e));
 	jw_end(&w);
 	jw_kcstr(&w, "error_type", api_error_name(e));
+	jw_end(&w);
+}
+
+/* ---- Anthropic's ---- */
+
+static const char *anthropic_type(int status)
+{
+	switch (status) {
+	case 401:
+		return "authentication_error";
+	case 402:
+		return "billing_error";
+	case 403:
+		return "permission_error";
+	case 404:
+		return "not_found_error";
+	case 409:
+		return "conflict_error";
+	case 413:
+		return "request_too_large";
+	case 429:
+		return "rate_limit_error";
+	case 504:
+		return "timeout_error";
+	case 529:
+		return "overloaded_error";
+	default:
+		return status < 500 ? "invalid_request_error" : "api_error";
+	}
+}
+
+/* The error codes that its SDK makes classes of. */
+static bool anthropic_detail(struct str type)
+{
+	static const char *const names[] = {
+	        "file_not_downloadable", "storage_quota_exceeded", "file_expired"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (str_is(type, names[i]))
+			return true;
+	return false;
+}
+
+void api_error_body_anthropic(const struct error *e, const char *request_id, struct buf *out)
+{
+	struct json_writer w;
+
+	jw_init(&w, out);
+	jw_object(&w);
+	jw_kcstr(&w, "type", "error");
+	jw_key(&w, "error");
+	jw_object(&w);
+	jw_kcstr(&w, "type", anthropic_type(error_http_status(e)));
+	jw_kcstr(&w, "message", api_error_text(e));
+	if (anthropic_detail(str_of(e->type))) {
+		jw_key(&w, "details");
+		jw_object(&w);
+		jw_kcstr(&w, "error_code", e->type);
+		jw_end(&w);
+	}
+	jw_end(&w);
+	jw_kcstr(&w, "request_id", request_id);
 	jw_end(&w);
 }

@@ -8,8 +8,8 @@
  *
  * Calls block: they belong on the thread pool. A blob store may be used by several threads and
  * processes at once. What a call reported as done survives the death of any process, and the
- * machine's where options.power is set. Errors: -ERR_NOT_FOUND, -ERR_INVALID (a bad key), -ERR_UNAVAILABLE
- * (no room: nothing was changed), -ERR_IO.
+ * machine's where options.power is set. Errors: -ERR_NOT_FOUND, -ERR_INVALID (a bad key),
+ * -ERR_UNAVAILABLE (no room: nothing was changed), -ERR_IO.
  */
 #ifndef BRIG_BLOB_BLOB_H
 #define BRIG_BLOB_BLOB_H
@@ -27,7 +27,8 @@ struct blob_store;
 struct blob_options {
 	const char *folder; /* made with mode 0700 when absent */
 	bool power;         /* wait for the disk before a put is reported done */
-	uint64_t reserve; /* bytes of the file system that stay free: a put below it is -ERR_UNAVAILABLE */
+	uint64_t reserve;   /* bytes of the file system that stay free: a put below it is
+	                       -ERR_UNAVAILABLE */
 };
 int blob_open(const struct blob_options *o, struct blob_store **ret, struct error *err);
 struct blob_store *blob_close(struct blob_store *s); /* takes NULL; returns NULL */
@@ -36,6 +37,9 @@ struct blob_store *blob_close(struct blob_store *s); /* takes NULL; returns NULL
 struct blob_put;
 int blob_put_begin(struct blob_store *s, struct blob_put **ret, struct error *err);
 int blob_put_write(struct blob_put *p, struct str bytes, struct error *err);
+/* With options.power: waits for the disk, so that the commit that follows need not wait for long.
+ */
+int blob_put_sync(struct blob_put *p, struct error *err);
 /* Ends the put. 1: stored, 0: the key was there already and stays as it was. Frees p in any case.
  */
 int blob_put_commit(struct blob_put *p, struct str key, struct error *err);

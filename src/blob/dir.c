@@ -187,6 +187,11 @@ int blob_put_write(struct blob_put *p, struct str bytes, struct error *err)
 	return 0;
 }
 
+int blob_put_sync(struct blob_put *p, struct error *err)
+{
+	return p->s->power && fsync(p->fd) < 0 ? fail(err, errno, "fsync") : 0;
+}
+
 struct blob_put *blob_put_abort(struct blob_put *p)
 {
 	if (p != NULL) {

@@ -12,9 +12,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-#define POOL_THREADS 4
+#define POOL_THREADS  4
+#define RESERVE_LEAST ((uint64_t)2 << 30)
 
 static void drain_check(struct gateway *g)
 {
@@ -121,6 +123,21 @@ static int start_store(struct gateway *g, struct error *err)
 	return r < 0 ? error_prefix(err, "store") : 0;
 }
 
+/* Documents keep out of the same reserve of free disk as containers do: 5 %, or 2 GiB. */
+static int start_blobs(struct gateway *g, struct error *err)
+{
+	char path[4160];
+	struct blob_options bo = {.folder = path, .power = g->config->container.durable_power};
+	struct statvfs st;
+
+	if (statvfs(g->options->state_dir, &st) < 0)
+		return error_errno(err, errno, "%s", g->options->state_dir);
+	bo.reserve = (uint64_t)st.f_blocks * st.f_frsize / 20;
+	bo.reserve = bo.reserve > RESERVE_LEAST ? bo.reserve : RESERVE_LEAST;
+	str_format(path, sizeof(path), "%s/blob", g->options->state_dir);
+	return blob_open(&bo, &g->blobs, err);
+}
+
 static int gateway_start(struct gateway *g, struct error *err)
 {
 	const struct container_client_handler ch = {g, on_container_ended, on_supervisor_lost};
@@ -130,6 +147,8 @@ static int gateway_start(struct gateway *g, struct error *err)
 	if (g->base == NULL)
 		return error_set(err, ERR_NOMEM, "no event loop");
 	r = start_store(g, err);
+	if (r == 0)
+		r = start_blobs(g, err);
 	if (r < 0)
 		return r;
 	r = seal_key_load(g, err);
@@ -162,6 +181,7 @@ static void gateway_stop(struct gateway *g)
 	keeper_free(g->keeper);
 	store_close(g->store);
 	store_close(g->reader);
+	blob_close(g->blobs);
 	for (size_t i = 0; i < 4; i++) {
 		struct event *ev =
 		        (struct event *[]){g->term, g->term2, g->grace, g->drain_poll}[i];

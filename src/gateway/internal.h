@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "blob/blob.h"
 #include "config/config.h"
 #include "container/container.h"
 #include "gateway/gateway.h"
@@ -41,8 +42,9 @@ struct gateway {
 	struct http_server *server;
 	struct http_client *client;
 	struct container_client *containers;
-	struct store *store;  /* for the pool's threads */
-	struct store *reader; /* for them too: reads only, which never wait for a writer */
+	struct store *store;      /* for the pool's threads */
+	struct store *reader;     /* for them too: reads only, which never wait for a writer */
+	struct blob_store *blobs; /* for them too */
 	uint8_t seal_key[32];
 	struct turn_run *turns;      /* running ones, linked */
 	struct exec *execs;          /* running and recently ended ones, linked */

@@ -6,6 +6,7 @@
 #include "gateway/internal.h"
 
 #include "base/id.h"
+#include "gateway/documents.h"
 #include "gateway/upload.h"
 #include "json/json.h"
 
@@ -48,6 +49,11 @@ static const struct route_entry routes[] = {
         {"POST", "/containers/{}/exec", exec_create, 16u << 20, NULL},
         {"GET", "/containers/{}/exec/{}", exec_get, NO_BODY, NULL},
         {"DELETE", "/containers/{}/exec/{}", exec_kill, NO_BODY, NULL},
+        {"POST", "/files", NULL, 0, documents_upload},
+        {"GET", "/files", documents_list, NO_BODY, NULL},
+        {"GET", "/files/{}", documents_get, NO_BODY, NULL},
+        {"DELETE", "/files/{}", documents_delete, NO_BODY, NULL},
+        {"GET", "/files/{}/content", documents_content, NO_BODY, NULL},
 };
 
 #define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:"
@@ -268,7 +274,10 @@ static void on_error_body(void *ctx, struct http_exchange *x, int status, const 
 	error_set(&e, code, "%s", text);
 	e.http_status = status;
 	*content_type = "application/json";
-	api_error_body(&e, str_starts(http_request_path(x), "/v1/"), out);
+	if (http_request_header(x, "anthropic-version").p != NULL)
+		api_error_body_anthropic(&e, NULL, out);
+	else
+		api_error_body(&e, str_starts(http_request_path(x), "/v1/"), out);
 }
 
 void gateway_handler(struct gateway *g, struct http_handler *h)

@@ -1,0 +1,59 @@
+/*
+ * Documents: the files that a workspace keeps (`/files`), apart from those in containers. A row in
+ * the store, the content in a blob; see store.h and blob.h. Everything here belongs to the loop's
+ * thread unless said, and callbacks come from the loop, never from inside the call that asked.
+ *
+ *     documents.c          GET and DELETE /files, shapes     documents_upload.c   POST /files
+ *     documents_put.c      making one, on the pool           documents_content.c  its content
+ *     documents_promote.c  one made from a container's file  documents_sniff.c    what it is
+ *     documents_attach.c   file_ids: into a container        documents_collect.c  unused blobs
+ */
+#ifndef BRIG_GATEWAY_DOCUMENTS_H
+#define BRIG_GATEWAY_DOCUMENTS_H
+
+#include "gateway/internal.h"
+
+#define DOCUMENTS_ATTACH_MAX 20 /* file_ids of one request */
+
+/* ---- routes ---- */
+
+bool documents_upload(struct request *r, size_t *max_body); /* begin() of the route */
+void documents_list(struct request *r);
+void documents_get(struct request *r);
+void documents_delete(struct request *r);
+void documents_content(struct request *r);
+
+/* ---- shapes ---- */
+
+/* Who asks: `anthropic-version` is Anthropic's SDK, /v1 or OpenAI's user agent OpenAI's. */
+enum documents_shape { DOCUMENTS_OPENROUTER, DOCUMENTS_OPENAI, DOCUMENTS_ANTHROPIC };
+enum documents_shape documents_shape(const struct http_exchange *x, bool under_v1);
+/* -ERR_PERMISSION where a request names another workspace than its key's; -ERR_INVALID where it
+ * names a provider to keep the file. */
+int documents_check_scope(struct request *r, struct error *err);
+/* The object of one document. */
+void documents_write(
+        struct json_writer *w, const struct store_document *d, enum documents_shape shape);
+
+/* ---- promoting ---- */
+
+/* d is NULL when err is not, and for the call only. */
+typedef void (*documents_fn)(void *ctx, const struct store_document *d, const struct error *err);
+/*
+ * Makes a document, downloadable and kept for ever, from a regular file: fd, open for reading at
+ * its beginning, is taken over. name: its path, any bytes; what a filename may not hold becomes
+ * "_". ERR_TOO_LARGE, ERR_PERMISSION (the workspace is full), ERR_UNAVAILABLE (no room, or too much
+ * to do), ERR_IO. then() is called exactly once.
+ */
+void documents_promote(struct gateway *g, const struct config_key *key, int fd, struct str name,
+        documents_fn then, void *ctx);
+
+/* ---- collecting ---- */
+
+/*
+ * For the keeper: removes documents whose time is over, and blobs that no document has. What is
+ * younger than an hour is left alone. Blocks; on a pool thread. Returns how many blobs it removed.
+ */
+int documents_collect(struct gateway *g, struct error *err);
+
+#endif
