@@ -500,9 +500,21 @@ static void queue_run(struct live *l)
 	}
 }
 
+/* Where too many wait, a gateway still has its share: another may have taken all. */
+static bool queue_is_full(const struct live *l, uint32_t gateway)
+{
+	const struct waiter *w;
+	uint32_t own = 0;
+	if (l->n_waiting < MAX_WAITING)
+		return false;
+	TAILQ_FOREACH(w, &l->queue, link)
+	own += w->gateway == gateway;
+	return own >= MAX_WAITING / l->cfg->gateways;
+}
+
 static void request_queued(struct live *l, uint32_t gateway, const union message *m)
 {
-	if (l->n_waiting >= MAX_WAITING) {
+	if (queue_is_full(l, gateway)) {
 		answer_why(l, gateway, m->h.seq, SUP_E_CAPACITY, "too many requests wait");
 		return;
 	}

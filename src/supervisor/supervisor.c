@@ -43,6 +43,7 @@
 #define MAX_QUICK_DEATHS 5
 #define END_LIMIT_MS     30000
 #define SOCKET_BYTES     (1 << 20)
+#define TURN_MS          5
 #define ID_SIGNAL        SUP_MAX_GATEWAYS /* gateways have their index as id */
 
 struct gateway {
@@ -212,7 +213,8 @@ static void gateways_restart(struct supervisor *s, uint64_t now)
 static void gateway_read(struct supervisor *s, uint32_t index)
 {
 	struct gateway *g = &s->gateways[index];
-	for (int i = 0; i < 64 && g->sock >= 0 && !g->drop; i++) { /* then it is another's turn */
+	uint64_t end = clock_mono_ms() + TURN_MS; /* then it is another's turn */
+	while (clock_mono_ms() <= end && g->sock >= 0 && !g->drop) {
 		union message m;
 		struct packet p;
 		int r = hurry_receive(g->sock, &m, sizeof(m), 0, &p);
