@@ -21,7 +21,7 @@ test:
 	@scripts/run-tests
 
 bench:
-	@scripts/setup test
+	@scripts/setup bench
 	@scripts/bench
 
 clean:

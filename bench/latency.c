@@ -1,18 +1,23 @@
 /*
- * Latencies of one thing at a time, from one client, printed as one line of numbers in microseconds:
- *     N MIN P50 P90 P99 MAX
+ * Latencies of one thing, from one client or from several at once: one number in microseconds for
+ * each time, one a line.
  *
- *     latency spawn N[:MS] -- PROGRAM ARG…     posix_spawn, until it has been waited for (stdio on /dev/null)
- *     latency http N[:MS] HOST PORT KEY METHOD PATH BODY [METHOD2 PATH2]
- *         one kept-alive connection; the second request, if any, is sent after each and not timed. %d in a
- *         path becomes the number of the round.
- *     Between two rounds nothing happens for MS milliseconds: what was idle wakes up more slowly.
+ *     latency spawn N[:MS[:K]] -- PROGRAM ARG…   posix_spawn, until it has been waited for (stdio
+ * on /dev/null) latency http N[:MS[:K]] HOST PORT KEY METHOD PATH BODY [METHOD2 PATH2] one
+ * kept-alive connection for each client; the second request, if any, is sent after each and not
+ * timed
+ *
+ * K clients (1 where it is not given) begin together, N times in all, rounded up to whole rounds.
+ * In an argument or a path %d becomes the number of the run, another one each time, and %w the
+ * number of the client, from 0. Before the next round nothing happens for MS milliseconds: what was
+ * idle wakes up more slowly. The first rounds are not reported.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +28,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#define MAX_CLIENTS 1024
+#define MAX_ARGS    64
+#define MAX_ARG     1024
+
 extern char **environ;
+
+static struct {
+	int rounds, unreported, clients;
+	long pause_ms;
+	int argc;
+	char **argv; /* what follows N */
+	double *times;
+	pthread_barrier_t begin;
+} run;
 
 static double now_us(void)
 {
@@ -33,71 +51,75 @@ static double now_us(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double d = *(const double *)a - *(const double *)b;
-
-	return d < 0 ? -1 : d > 0;
-}
-
-static void report(double *v, int n)
-{
-	qsort(v, (size_t)n, sizeof(*v), compare);
-	printf("%d %.0f %.0f %.0f %.0f %.0f\n", n, v[0], v[n / 2], v[n * 9 / 10], v[n * 99 / 100], v[n - 1]);
-}
-
 static void die(const char *what)
 {
 	fprintf(stderr, "latency: %s: %s\n", what, strerror(errno));
 	exit(1);
 }
 
-static int run_spawn(int n, long pause_ms, char **argv)
+/* Copies text with its %d and %w replaced. */
+static void fill(char out[MAX_ARG], const char *text, int number, int client)
 {
-	posix_spawn_file_actions_t fa;
-	double *v = calloc((size_t)n, sizeof(*v));
+	size_t len = 0;
 
+	for (; *text && len < MAX_ARG - 16; text++) {
+		if (text[0] == '%' && (text[1] == 'd' || text[1] == 'w')) {
+			len += (size_t)sprintf(out + len, "%d", text[1] == 'd' ? number : client);
+			text++;
+		} else {
+			out[len++] = *text;
+		}
+	}
+	out[len] = 0;
+}
+
+/* ---- programs ---- */
+
+static double spawn_once(int number, int client)
+{
+	char text[MAX_ARGS][MAX_ARG], *argv[MAX_ARGS + 1] = {NULL};
+	posix_spawn_file_actions_t fa;
+	pid_t pid;
+	int status;
+
+	for (int i = 0; i < run.argc; i++) {
+		fill(text[i], run.argv[i], number, client);
+		argv[i] = text[i];
+	}
 	posix_spawn_file_actions_init(&fa);
 	for (int fd = 0; fd < 3; fd++)
 		posix_spawn_file_actions_addopen(&fa, fd, "/dev/null", O_RDWR, 0);
-	for (int i = -5; i < n; i++) {
-		double t = now_us();
-		pid_t pid;
-		int status;
+	double start = now_us();
 
-		if (posix_spawnp(&pid, argv[0], &fa, NULL, argv, environ) != 0 || waitpid(pid, &status, 0) != pid)
-			die(argv[0]);
-		if (status != 0) {
-			fprintf(stderr, "latency: %s failed with status %d\n", argv[0], status);
-			return 1;
-		}
-		if (i >= 0)
-			v[i] = now_us() - t;
-		usleep((useconds_t)pause_ms * 1000);
+	errno = posix_spawnp(&pid, argv[0], &fa, NULL, argv, environ);
+	if (errno != 0 || waitpid(pid, &status, 0) != pid)
+		die(argv[0]);
+	double took = now_us() - start;
+
+	posix_spawn_file_actions_destroy(&fa);
+	if (status != 0) {
+		fprintf(stderr, "latency: %s failed with status %d\n", argv[0], status);
+		exit(1);
 	}
-	report(v, n);
-	return 0;
+	return took;
 }
 
-struct target {
-	const char *host, *key;
-	int fd;
-};
+/* ---- requests ---- */
 
-/* Sends a request and reads the whole answer. Content-Length only. */
-static void request(struct target *t, const char *method, const char *path, const char *body, int expect)
+/* Sends a request and reads the whole answer. expect: its status, or 0 for any. */
+static void request(int fd, const char *method, const char *path, const char *body, int expect)
 {
-	static char out[65536], in[1 << 20];
+	static __thread char out[65536], in[1 << 20];
 	size_t len = 0, want = 0;
-	int status = 0;
 	int n = snprintf(out, sizeof(out),
-	        "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: %zu\r\n\r\n%s", method, path,
-	        t->host, t->key, strlen(body), body);
+	        "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: "
+	        "%zu\r\n\r\n%s",
+	        method, path, run.argv[0], run.argv[2], strlen(body), body);
 
-	if (send(t->fd, out, (size_t)n, MSG_NOSIGNAL) != n)
+	if (send(fd, out, (size_t)n, MSG_NOSIGNAL) != n)
 		die("send");
 	while (want == 0 || len < want) {
-		ssize_t r = recv(t->fd, in + len, sizeof(in) - 1 - len, 0);
+		ssize_t r = recv(fd, in + len, sizeof(in) - 1 - len, 0);
 
 		if (r <= 0)
 			die("recv");
@@ -111,58 +133,94 @@ static void request(struct target *t, const char *method, const char *path, cons
 		else if (want == 0 && end != NULL && strstr(in, "\r\n0\r\n\r\n") != NULL)
 			want = len; /* chunked, and its last chunk is here */
 	}
-	status = (int)strtol(in + 9, NULL, 10);
-	if (expect != 0 && status != expect) {
-		fprintf(stderr, "latency: %s %s answered %d: %s\n", method, path, status, in);
+	if (expect != 0 && strtol(in + 9, NULL, 10) != expect) {
+		fprintf(stderr, "latency: %s %s answered: %s\n", method, path, in);
 		exit(1);
 	}
 }
 
-static int run_http(int n, long pause_ms, char **a, int argc)
+static int connect_to_server(void)
 {
-	struct target t = {.host = a[0], .key = a[2]};
-	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(a[1], NULL, 10))};
-	double *v = calloc((size_t)n, sizeof(*v));
-	char path[1024];
-	int one = 1;
+	struct sockaddr_in sa = {
+	        .sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(run.argv[1], NULL, 10))};
+	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	inet_pton(AF_INET, t.host, &sa.sin_addr);
-	t.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (t.fd < 0 || connect(t.fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
+	inet_pton(AF_INET, run.argv[0], &sa.sin_addr);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
 		die("connect");
-	setsockopt(t.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	for (int i = -3; i < n; i++) {
-		/* The only formats are ours: one %d in a path given on the command line. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-		snprintf(path, sizeof(path), a[4], i + 3);
-		double start = now_us();
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return fd;
+}
 
-		request(&t, a[3], path, a[5], 200);
-		if (i >= 0)
-			v[i] = now_us() - start;
-		if (argc >= 8) {
-			snprintf(path, sizeof(path), a[7], i + 3);
-			request(&t, a[6], path, "", 0);
-		}
-		usleep((useconds_t)pause_ms * 1000);
-#pragma GCC diagnostic pop
+static double http_once(int fd, int number, int client)
+{
+	char path[MAX_ARG];
+	double start, took;
+
+	fill(path, run.argv[4], number, client);
+	start = now_us();
+	request(fd, run.argv[3], path, run.argv[5], 200);
+	took = now_us() - start;
+	if (run.argc >= 8) {
+		fill(path, run.argv[7], number, client);
+		request(fd, run.argv[6], path, "", 0);
 	}
-	report(v, n);
-	return 0;
+	return took;
+}
+
+/* ---- the run ---- */
+
+static int is_http;
+
+static void *client_run(void *arg)
+{
+	int client = (int)(intptr_t)arg;
+	int fd = is_http ? connect_to_server() : -1;
+
+	for (int round = 0; round < run.unreported + run.rounds; round++) {
+		int number = round * run.clients + client;
+
+		pthread_barrier_wait(&run.begin);
+		double took = is_http ? http_once(fd, number, client) : spawn_once(number, client);
+
+		if (round >= run.unreported)
+			run.times[number - run.unreported * run.clients] = took;
+		pthread_barrier_wait(&run.begin);
+		usleep((useconds_t)run.pause_ms * 1000);
+	}
+	return NULL;
 }
 
 int main(int argc, char **argv)
 {
-	char *end = NULL;
-	int n = argc > 2 ? (int)strtol(argv[2], &end, 10) : 0;
-	long pause_ms = end != NULL && *end == ':' ? strtol(end + 1, NULL, 10) : 0;
+	int n = 0;
 
-	if (argc > 4 && n > 0 && strcmp(argv[1], "spawn") == 0)
-		return run_spawn(n, pause_ms, argv + 4);
-	if (argc >= 9 && n > 0 && strcmp(argv[1], "http") == 0)
-		return run_http(n, pause_ms, argv + 3, argc - 3);
-	fprintf(stderr, "usage: latency spawn N[:MS] -- PROGRAM ARG…\n"
-	                "       latency http N[:MS] HOST PORT KEY METHOD PATH BODY [METHOD2 PATH2]\n");
-	return 2;
+	run.clients = 1;
+	if (argc > 4)
+		sscanf(argv[2], "%d:%ld:%d", &n, &run.pause_ms, &run.clients);
+	is_http = argc >= 9 && strcmp(argv[1], "http") == 0;
+	run.argv = argv + (is_http ? 3 : 4);
+	run.argc = argc - (is_http ? 3 : 4);
+	if (n < 1 || run.clients < 1 || run.clients > MAX_CLIENTS || run.argc > MAX_ARGS ||
+	        (!is_http && strcmp(argv[1], "spawn") != 0)) {
+		fprintf(stderr, "usage: latency spawn N[:MS[:K]] -- PROGRAM ARG…\n"
+		                "       latency http N[:MS[:K]] HOST PORT KEY METHOD PATH BODY "
+		                "[METHOD2 PATH2]\n");
+		return 2;
+	}
+	run.unreported = run.clients == 1 ? 3 : 1;
+	run.rounds = (n + run.clients - 1) / run.clients;
+	run.times = calloc((size_t)run.rounds * (size_t)run.clients, sizeof(*run.times));
+	pthread_barrier_init(&run.begin, NULL, (unsigned)run.clients);
+	for (int i = 1; i < run.clients; i++) {
+		pthread_t t;
+
+		errno = pthread_create(&t, NULL, client_run, (void *)(intptr_t)i);
+		if (errno != 0)
+			die("thread");
+	}
+	client_run(NULL);
+	for (int i = 0; i < run.rounds * run.clients; i++)
+		printf("%.0f\n", run.times[i]);
+	return 0;
 }
