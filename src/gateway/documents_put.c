@@ -14,10 +14,11 @@
 
 #include <openssl/evp.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define ID_PREFIX "or_file_"
-#define ID_TIME   9 /* digits: 3,000 years of milliseconds */
-#define ID_RANDOM 15
+#define ID_TIME   11 /* digits: 4,000 years */
+#define ID_RANDOM 13
 
 struct documents_put {
 	struct gateway *g;
@@ -79,15 +80,20 @@ const char *documents_put_type(const struct documents_put *p)
 	return documents_sniff_type(&p->sniff);
 }
 
-static void make_id(char id[STORE_ID_MAX + 1], int64_t now_ms)
+/* Returns the time in it, as milliseconds. */
+static int64_t make_id(char id[STORE_ID_MAX + 1])
 {
 	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
 	char prefix[sizeof(ID_PREFIX) + ID_TIME] = ID_PREFIX;
-	uint64_t t = (uint64_t)now_ms;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	uint64_t t = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 
 	for (size_t i = ID_TIME; i > 0; i--, t /= 36)
 		prefix[sizeof(ID_PREFIX) - 1 + i - 1] = digits[t % 36];
 	id_make(id, STORE_ID_MAX + 1, prefix, ID_RANDOM);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static int make_key(struct documents_put *p, char key[STORE_BLOB_MAX + 1], struct error *err)
@@ -124,10 +130,9 @@ static int commit_blob(void *ctx, struct error *err)
 int documents_put_finish(struct documents_put *p, struct store_document *d, struct error *err)
 {
 	const struct store_scope scope = row_scope(p->key);
-	int64_t now = clock_wall_ms();
+	int64_t now = make_id(d->id);
 	int r;
 
-	make_id(d->id, now);
 	d->bytes = p->sniff.size;
 	d->created_ms = now;
 	d->expires_ms = d->expires_ms > 0 ? now + d->expires_ms : 0;
