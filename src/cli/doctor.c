@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/faults.h"
 #include "cli/settings.h"
 #include "json/json.h"
 
@@ -37,7 +38,8 @@ static void print_rows(const struct sup_check *rows, int n, const char *capabili
 		        : rows[i].required ? "MISSING"
 		                           : "absent",
 		        rows[i].name, rows[i].detail);
-	printf("\ncapabilities of this process: %s\n", capabilities);
+	printf("\ncapabilities of this process: %s\n\n", capabilities);
+	faults_print();
 }
 
 static void print_json(const struct sup_check *rows, int n, const char *capabilities, bool fit)
@@ -61,6 +63,7 @@ static void print_json(const struct sup_check *rows, int n, const char *capabili
 		jw_end(&w);
 	}
 	jw_end(&w);
+	faults_write(&w);
 	jw_end(&w);
 	puts(buf_cstr(&out));
 	buf_free(&out);

@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/faults.h"
 #include "cli/settings.h"
 #include "json/json.h"
 
@@ -19,6 +20,8 @@ static void print_rows(const struct sup_probe *rows)
 		printf("%-8s %-18s %s: %s\n",
 		        rows[i].state == PROBE_FAILED ? "FAILED" : states[rows[i].state],
 		        rows[i].name, rows[i].tried, rows[i].seen);
+	putchar('\n');
+	faults_print();
 }
 
 static void print_json(const struct sup_probe *rows, bool holds)
@@ -42,6 +45,7 @@ static void print_json(const struct sup_probe *rows, bool holds)
 		jw_end(&w);
 	}
 	jw_end(&w);
+	faults_write(&w);
 	jw_end(&w);
 	puts(buf_cstr(&out));
 	buf_free(&out);

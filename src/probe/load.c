@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DAEMONS = 3, MOST_PROCESSES = 4096, CPU_WALL_MS = 130, CPU_SLACK_MS = 55 };
+enum { DAEMONS = 3, MOST_PROCESSES = 4096, CPU_WALL_MS = 60, CPU_SLACK_MS = 35 };
 
 static void sleep_ms(long ms)
 {

@@ -250,12 +250,39 @@ static bool try_landlock(struct tried *t)
 	return true;
 }
 
-static bool try_landlock_scopes(struct tried *t)
+/* A rule set that has this one scope; kernels are known that count to version 6 without all of
+ * them. */
+static bool try_scope(struct tried *t, uint64_t scope)
 {
-	long abi = landlock_abi();
-	DETAIL(t, "abstract sockets and signals: version 6 of Landlock and later; this is %ld",
-	        abi < 0 ? 0 : abi);
-	return abi >= 6;
+	struct {
+		uint64_t fs, net, scoped;
+	} attr = {.scoped = scope};
+	long fd = syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
+	if (fd < 0)
+		return failed(t, "rule set with this scope", errno);
+	close((int)fd);
+	DETAIL(t, "a rule set was made");
+	return true;
+}
+
+static bool try_scope_sockets(struct tried *t)
+{
+	return try_scope(t, 1);
+}
+
+static bool try_scope_signals(struct tried *t)
+{
+	return try_scope(t, 2);
+}
+
+/* Since 6.2; the filter refuses it in sandboxes whatever this says. */
+static bool try_tiocsti(struct tried *t)
+{
+	char text[16] = "";
+	ssize_t n = sys_read_at(AT_FDCWD, "/proc/sys/dev/tty/legacy_tiocsti", text, sizeof(text));
+	DETAIL(t, "dev.tty.legacy_tiocsti is %.*s; sandboxes refuse it in any case",
+	        n > 0 ? (int)strcspn(text, "\n") : 10, n > 0 ? text : "not there");
+	return n > 0 && text[0] == '0';
 }
 
 static const struct {
@@ -275,9 +302,11 @@ static const struct {
         {"seccomp filters", true, try_seccomp},
         {"cgroup.kill", false, try_cgroup_kill},
         {"Landlock", false, try_landlock},
-        {"Landlock scopes", false, try_landlock_scopes},
+        {"Landlock scope of sockets", false, try_scope_sockets},
+        {"Landlock scope of signals", false, try_scope_signals},
         {"I/O limits", false, try_io},
         {"CAP_SYS_RESOURCE", false, try_sys_resource},
+        {"TIOCSTI off for everybody", false, try_tiocsti},
 };
 #define N_CHECKS ((int)(sizeof(table) / sizeof(table[0])))
 

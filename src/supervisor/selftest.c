@@ -15,6 +15,7 @@
 #include "supervisor/selftest.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "probe/probe_image.h"
 #include "supervisor/image.h"
@@ -347,9 +348,11 @@ int selftest_check(struct sandbox_host *h, struct error *err)
 	struct sup_probe rows[SUP_N_PROBES];
 	char text[400] = "";
 	size_t at = 0;
+	uint64_t start = clock_mono_ms();
 	int r = selftest_probe(h, rows, err);
 	if (r < 0)
 		return r;
+	LOG(LOG_INFO, "selftest", LOG_N("ms", clock_mono_ms() - start));
 	for (int i = 0; i < SUP_N_PROBES && at < sizeof(text); i++)
 		if (!sup_probe_holds(&rows[i]))
 			at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s (%s)",

@@ -423,6 +423,24 @@ static int sandboxes_start(struct supervisor *s, struct error *err)
 	return r;
 }
 
+/* Not refused: see kernel.h. */
+static void warn_of_kernel(void)
+{
+	struct sup_fault faults[SUP_MAX_FAULTS];
+	char release[SUP_RELEASE_MAX];
+	int n;
+	enum sup_kernel kernel = supervisor_check_kernel(release, faults, SUP_MAX_FAULTS, &n);
+	for (int i = 0; i < n; i++)
+		log_text(LOG_WARN, "kernel_fault",
+		        "kernel %s, by its number, has %s%s (%s): fixed in %s, or by the "
+		        "distribution",
+		        release, faults[i].cve, faults[i].shut ? ", shut off from containers" : "",
+		        faults[i].what, faults[i].fixed);
+	if (kernel == SUP_KERNEL_UNKNOWN)
+		log_text(LOG_WARN, "kernel_unknown",
+		        "the number of kernel %s does not tell which faults are fixed", release);
+}
+
 static int start(struct supervisor *s, struct error *err)
 {
 	process_start();
@@ -431,6 +449,8 @@ static int start(struct supervisor *s, struct error *err)
 		r = check_required(s->cfg, err);
 	if (r < 0)
 		return r;
+	if (s->cfg->sandbox)
+		warn_of_kernel();
 	/* What we mount is ours alone; what the host unmounts is unmounted here too. */
 	if (s->cfg->sandbox &&
 	        (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0))

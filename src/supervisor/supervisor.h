@@ -92,6 +92,19 @@ struct sup_check {
  * the number of rows written (at most max). */
 int supervisor_check_host(const struct sup_config *cfg, struct sup_check *rows, int max);
 
+/* A fault of the running kernel, by its number only: a distribution may have fixed it under an older
+ * one. */
+#define SUP_MAX_FAULTS  32
+#define SUP_RELEASE_MAX 65
+struct sup_fault {
+	const char *cve, *what; /* static text */
+	bool shut;              /* what a container may call does not lead there */
+	char fixed[24];         /* the release that has the fix, of the same series if there is one */
+};
+enum sup_kernel { SUP_KERNEL_NO_FAULT, SUP_KERNEL_FAULTY, SUP_KERNEL_UNKNOWN };
+enum sup_kernel supervisor_check_kernel(
+        char release[SUP_RELEASE_MAX], struct sup_fault *rows, int max, int *ret_n);
+
 /* One row of the self-test: what `brig selftest` prints. */
 #define SUP_N_PROBES PROBE_COUNT
 struct sup_probe {

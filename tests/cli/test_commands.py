@@ -27,8 +27,8 @@ def brig(server, *args, **more):
 
 # ---- usage ----
 
-COMMANDS = ["serve", "run", "ask", "ps", "image", "doctor", "version"]
-LATER = ["files", "keys", "logs", "selftest"]
+COMMANDS = ["serve", "run", "ask", "ps", "image", "doctor", "selftest", "version"]
+LATER = ["files", "keys", "logs"]
 
 
 def test_help_lists_what_works_and_nothing_else():

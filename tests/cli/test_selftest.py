@@ -70,6 +70,7 @@ def selftest(server, *args, before=(), **more):
 
 def rows(done):
     answer = json.loads(done.stdout)
+    assert set(answer) == {"holds", "probes", "kernel"}
     assert [row["name"] for row in answer["probes"]] == PROBES
     assert answer["holds"] == (done.returncode == 0)
     return {row["name"]: row for row in answer["probes"]}
@@ -86,8 +87,10 @@ def check_no_trace(server):
 
 def test_every_probe_holds_and_leaves_nothing(server):
     done = selftest(server)
-    lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
+    probes, kernel = done.stdout.split("\n\n")
+    lines = probes.splitlines()
+    assert kernel.startswith("kernel %s" % os.uname().release)
     assert done.stderr == ""
     assert [line.split()[1] for line in lines] == PROBES
     for line in lines:
@@ -104,6 +107,34 @@ def test_as_json(server):
         assert set(row) == {"name", "state", "required", "tried", "seen"}
         assert row["required"] == (name not in MAY_BE_ABSENT)
         assert row["tried"] and row["seen"]
+
+
+def test_the_kernel_is_judged_the_same_everywhere(server):
+    """What doctor, selftest and serve say of the running kernel's number."""
+    kernel = json.loads(selftest(server, "--json").stdout)["kernel"]
+    assert kernel["release"] == os.uname().release
+    assert (kernel["state"] == "faulty") == bool(kernel["faults"])
+    assert kernel["state"] in ("no known fault", "faulty", "unknown")
+    done = subprocess.run([BRIG, "doctor", "--json", "--config", str(server.config_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["kernel"] == kernel
+    server.start()
+    log = server.log()
+    server.stop()
+    assert log.count('"event":"kernel_fault"') == len(kernel["faults"])
+    assert ('"event":"kernel_unknown"' in log) == (kernel["state"] == "unknown")
+
+
+def test_doctor_names_what_the_design_asks_for():
+    done = subprocess.run([BRIG, "doctor", "--json"], capture_output=True, text=True)
+    rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    required = {name for name, row in rows.items() if row["required"]}
+    assert required == {"kernel", "capabilities of the supervisor", "user namespaces", "other namespaces",
+                        "controllers memory, pids and cpu", "freezer", "ext4 on loop devices, idmapped", "erofs", "overlay",
+                        "seccomp filters"}
+    assert set(rows) - required == {"cgroup.kill", "Landlock", "Landlock scope of sockets", "Landlock scope of signals",
+                                    "I/O limits", "CAP_SYS_RESOURCE", "TIOCSTI off for everybody"}
+    assert all(row["detail"] for row in rows.values())
 
 
 def test_beside_a_running_server():

@@ -195,7 +195,8 @@ def test_what_doctor_says(machines):
     assert rows["kernel"]["detail"].startswith("6.1.")
     assert rows["controllers memory, pids and cpu"]["detail"].startswith("version 2")
     assert rows["cgroup.kill"]["present"] and rows["I/O limits"]["present"]
-    assert rows["Landlock"]["present"] and not rows["Landlock scopes"]["present"]
+    assert rows["Landlock"]["present"]
+    assert not rows["Landlock scope of sockets"]["present"] and not rows["Landlock scope of signals"]["present"]
 
 
 def test_the_kernel_complains_of_nothing(machines):
