@@ -148,6 +148,34 @@ static void write_outputs(struct ropewriter *w, const struct result *r)
 	jw_end(&w->json);
 }
 
+/* Where the container's id stands the files that the call touched stand too. */
+static void write_container(struct ropewriter *w, const struct result *r)
+{
+	struct json_writer *j = &w->json;
+
+	if (r->n_files > 0) {
+		jw_key(j, "files");
+		jw_array(j);
+	}
+	for (size_t i = 0; i < r->n_files; i++) {
+		_cleanup_buf_ struct buf id = BUF_INIT(65536);
+
+		api_file_id_append(&id, r->files[i].path);
+		jw_object(j);
+		jw_kcstr(j, "type", "container_file_citation");
+		jw_kstr(j, "container_id", r->container_id);
+		jw_kstr(j, "file_id", (struct str){id.data, id.len});
+		jw_kstr(j, "filename", r->files[i].path);
+		jw_ki64(j, "start_index", 0);
+		jw_ki64(j, "end_index", 0);
+		jw_end(j);
+	}
+	if (r->n_files > 0)
+		jw_end(j);
+	if (r->container_id.n > 0)
+		jw_kstr(j, "container_id", r->container_id);
+}
+
 /* The outputs that a client is shown: those of commands that came to an end. */
 static bool has_outputs(const struct result *r)
 {
@@ -198,8 +226,8 @@ static void write_shell(struct ropewriter *w, const struct responses_slot *slot,
 		write_action(w, call->parsed);
 	if (!fresh && result && (!error.p || has_outputs(result)))
 		write_outputs(w, result);
-	if (!fresh && result && result->container_id.n > 0)
-		jw_kstr(&w->json, "container_id", result->container_id);
+	if (!fresh && result)
+		write_container(w, result);
 	jw_kstr(&w->json, "call_id", call->public_id);
 	ropewriter_kstr(w, "arguments", call->arguments);
 	if (!fresh && error.p)
@@ -241,8 +269,8 @@ static void write_shell_output(struct ropewriter *w, const struct responses_slot
 	else
 		jw_knull(&w->json, "max_output_length");
 	write_outputs(w, fresh ? NULL : result);
-	if (!fresh && result && result->container_id.n > 0)
-		jw_kstr(&w->json, "container_id", result->container_id);
+	if (!fresh && result)
+		write_container(w, result);
 	if (error.p)
 		ropewriter_kstr(w, "error", error);
 	jw_end(&w->json);

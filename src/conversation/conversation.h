@@ -85,12 +85,19 @@ struct call {
 	struct item *result; /* set by conversation_cut_replies; use conversation_call_result() */
 };
 
+/* A file that a call's commands made or changed: for the client's eyes, never the model's. */
+struct result_file {
+	struct str path; /* any bytes, relative to home */
+};
+
 struct result {
 	struct str public_id;    /* of its call */
 	const struct tool *tool; /* not NULL: made by brig: outputs or error */
 	struct command_output *outputs;
 	size_t n_outputs;
 	struct str container_id;
+	const struct result_file *files; /* the latest first; set when the call has ended */
+	size_t n_files;
 	struct str error; /* nothing was run, and why; or the sandbox failed in the middle */
 	uint32_t max_output_length; /* echoed on shell_call_output; 0: null */
 	struct part *parts;         /* a client's result: text or parts */

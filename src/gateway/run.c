@@ -24,6 +24,8 @@ static void run_finish(struct turn_run *t, const char *failed)
 	        .text = str_of(failed),
 	};
 
+	if (failed == NULL)
+		run_files_ask(t, t->run.call);
 	t->run.call = NULL;
 	t->run.out = collector_free(t->run.out);
 	t->run.err = collector_free(t->run.err);
@@ -177,6 +179,7 @@ static void run_begin(struct turn_run *t)
 	        .started_container = t->run.started_container,
 	};
 
+	run_files_begin(t);
 	turn_run_feed(t, &ev);
 	if (t->run.call != NULL && t->run.hold != NULL)
 		run_next(t);

@@ -48,6 +48,17 @@ struct run {
 	size_t n_env;
 };
 
+/* The files that the last call touched, asked for beside the next upstream call. run_files.c */
+struct run_files {
+	uint64_t since_ns;         /* when the call began */
+	struct container_ask *ask; /* NULL: nothing is asked */
+	struct event *timer;       /* NULL until needed */
+	struct item *result;       /* of the call that it is about */
+	bool holds;                /* the end of that call waits to be shown: */
+	struct turn_effect end;
+	struct run_files_list *lists; /* what results point at */
+};
+
 struct turn_run {
 	struct turn_run *next, **link; /* in gateway.turns */
 	struct gateway *g;
@@ -64,6 +75,7 @@ struct turn_run {
 	struct provider_parser *parsing; /* is on the stack: not to be closed before it returns */
 	bool parser_over;                /* its call has ended meanwhile */
 	struct run run;
+	struct run_files files;
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */
 	bool may_answer; /* the upstream accepted, or the client waited long enough */
@@ -97,6 +109,9 @@ void turn_run_reap(struct turn_run *t);
 void turn_run_feed(
         struct turn_run *t, struct turn_event *ev); /* sets now_ms, feeds, performs effects */
 
+/* Goes on with effects that waited for something else than an event. turns.c */
+void turn_run_go_on(struct turn_run *t);
+
 void upstream_start(struct turn_run *t, const struct upstream_call *call);
 void upstream_pause(struct turn_run *t, bool paused);
 void upstream_apply_pause(struct turn_run *t); /* after t->blocked changed */
@@ -113,6 +128,16 @@ void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes);
 void run_pause(struct turn_run *t, bool paused);
 void run_apply_pause(struct turn_run *t);
 void run_kill(struct turn_run *t, bool as_timeout);
+/* A call begins: files touched from now on are its own. */
+void run_files_begin(struct turn_run *t);
+/* Its commands have ended: asks which. turn_run_go_on() follows when that is known, or takes too
+ * long. */
+void run_files_ask(struct turn_run *t, struct item *call);
+/* The next effect, in an order in which the end of a call is shown with its files, and nothing is
+ * shown before it, but all else goes on. False: none, or what there is must wait. */
+bool run_files_next_effect(struct turn_run *t, struct turn_effect *ret);
+void run_files_free(struct turn_run *t);
+
 void run_release(struct turn_run *t); /* the end: the hold goes, whatever runs is killed */
 
 #endif

@@ -35,6 +35,7 @@ static void turn_run_free(struct turn_run *t)
 	upstream_cancel(t);
 	if (s != NULL)
 		t->request.api->close(s);
+	run_files_free(t);
 	turn_free(t->turn);
 	turn_request_free(&t->request);
 	route_free(&t->route);
@@ -421,15 +422,16 @@ static void turn_pump(struct turn_run *t)
 	t->pumping = true;
 	while (flush(t)) {
 		note_full(t);
-		if (!turn_next_effect(t->turn, &ef))
+		if (!run_files_next_effect(t, &ef))
 			break;
 		perform(t, &ef);
 	}
-	/* While a large event is on its way no effect is performed, so nothing more may come in
-	 * either. */
+	/* While a large event is on its way, or the end of a call waits for its files, no effect is
+	 * performed, so nothing more may come in either. */
 	t->blocked = t->x != NULL && !t->finished && t->request.api->left(t->stream) > 0;
 	if (t->blocked && !http_above_high_water(t->x))
 		pump_later(t);
+	t->blocked = t->blocked || t->files.holds;
 	upstream_apply_pause(t);
 	run_apply_pause(t);
 	finish_if_sent(t);
@@ -437,6 +439,11 @@ static void turn_pump(struct turn_run *t)
 		buf_free(&t->out); /* there may be nothing to say for long */
 	t->pumping = false;
 	turn_run_reap(t);
+}
+
+void turn_run_go_on(struct turn_run *t)
+{
+	turn_pump(t);
 }
 
 /* ---- from a request to a turn ---- */

@@ -61,6 +61,14 @@ void effect_item(struct turn *t, enum turn_output_type type, struct item *item, 
 	effect_emit(t, &(struct turn_output){.type = type, .item = item, .result = result});
 }
 
+bool turn_peek_effect(const struct turn *t, enum turn_effect_type *ret)
+{
+	if (t->next_effect == t->n_queue)
+		return false;
+	*ret = t->queue[t->next_effect].e.type;
+	return true;
+}
+
 bool turn_next_effect(struct turn *t, struct turn_effect *ret)
 {
 	struct effect *next;

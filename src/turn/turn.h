@@ -167,6 +167,8 @@ struct turn *turn_free(struct turn *t);
 void turn_feed(struct turn *t, const struct turn_event *ev);
 /* The next effect, or false when there is none until another event. */
 bool turn_next_effect(struct turn *t, struct turn_effect *ret);
+/* What kind the next one is, without taking it. */
+bool turn_peek_effect(const struct turn *t, enum turn_effect_type *ret);
 void turn_totals(const struct turn *t, uint64_t now_ms, struct turn_totals *ret);
 
 #endif
