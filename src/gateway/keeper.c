@@ -3,8 +3,9 @@
  * holder of the store's keeper row; the others try to take that row, and one of them has it within
  * LEASE_MS of the holder's death.
  *
- * A round, every ROUND_MS: forget call ids that have expired; then delete containers that nobody
- * has used for their time, and end deletions that a crash left half done. One container at a time:
+ * A round, every ROUND_MS: forget call ids that have expired, now and then remove blobs of
+ * documents that nobody has; then delete containers that nobody has used for their time, and end
+ * deletions that a crash left half done. One container at a time:
  *
  *     status (a held one is in use: its row is touched) → mark the row, unless it was used since
  *     → the supervisor takes the files → the row goes, unless it was made anew meanwhile
@@ -15,6 +16,7 @@
 #include "gateway/internal.h"
 
 #include "base/id.h"
+#include "gateway/documents.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -24,6 +26,8 @@
 #define LEASE_MS 30000
 #define BATCH    64
 #define FORGET   1000
+/* Between looks for blobs that no document has; sooner while there are any. */
+#define COLLECT_MS 3600000
 
 struct keeper {
 	struct gateway *g;
@@ -32,7 +36,8 @@ struct keeper {
 	bool held;
 	struct store_stale *stale; /* of this round */
 	size_t n, i;
-	bool marked; /* stale[i] is */
+	bool marked;         /* stale[i] is */
+	uint64_t collect_ms; /* monotonic: when to look for unused blobs again */
 	struct error err;
 };
 
@@ -181,6 +186,19 @@ static void next(struct keeper *k)
 
 /* ---- a round ---- */
 
+static void collect(struct keeper *k)
+{
+	int n;
+
+	if (clock_mono_ms() < k->collect_ms)
+		return;
+	n = documents_collect(k->g, &k->err);
+	if (n > 0)
+		LOG(LOG_INFO, "blobs_collected", LOG_N("n", n));
+	if (n == 0)
+		k->collect_ms = clock_mono_ms() + COLLECT_MS;
+}
+
 static void round_work(void *arg)
 {
 	struct keeper *k = arg;
@@ -192,6 +210,9 @@ static void round_work(void *arg)
 	        !k->held)
 		return;
 	if (store_call_ids_expire(s, now, FORGET, &k->err) < 0)
+		return;
+	collect(k);
+	if (k->err.code != 0)
 		return;
 	/* Without a supervisor nobody can take the files, and then the row must stay. */
 	if (k->g->options->sup_fd >= 0)
