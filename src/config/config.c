@@ -90,6 +90,19 @@ static int read_durability(struct loader *l, const struct yaml_node *n, void *ta
 	return 0;
 }
 
+static int read_saving(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_container *c = target;
+
+	if (n->type == YAML_SCALAR && strcmp(n->text, "blob") == 0)
+		c->save_to_blob = true;
+	else if (n->type == YAML_SCALAR && strcmp(n->text, "image") == 0)
+		c->save_to_blob = false;
+	else
+		return loader_error(l, n, "expected image or blob");
+	return 0;
+}
+
 #define AT(member) offsetof(struct config_container, member)
 static const struct field container_fields[] = {
         {"image", FIELD_CUSTOM, 0, 0, 0, "base", "root file system", read_image},
@@ -110,6 +123,9 @@ static const struct field container_fields[] = {
                 "without use, then it is deleted with its files", NULL},
         {"durability", FIELD_CUSTOM, 0, 0, 0, "crash",
                 "crash: files survive brig's death; power: the machine's too", read_durability},
+        {"saving", FIELD_CUSTOM, 0, 0, 0, "image",
+                "image: files stay in the home's image here; blob: they are saved to blob too",
+                read_saving},
         {"price_per_second", FIELD_MONEY, AT(price_per_second), 0, 0, "0.0001", "dollars", NULL},
 };
 #undef AT

@@ -67,6 +67,7 @@ struct config_container {
 	uint64_t sleep_after_ms;       /* 300,000; 0 never */
 	uint32_t keep_days;            /* 30 */
 	bool durable_power;            /* durability: power (default: crash) */
+	bool save_to_blob;             /* saving: blob (default: image) */
 	struct money price_per_second; /* 0.0001 */
 };
 

@@ -9,7 +9,9 @@
 
 #include "base/id.h"
 #include "base/utf8.h"
+#include "gateway/documents.h"
 #include "gateway/fields.h"
+#include "gateway/saving.h"
 
 #include <stdlib.h>
 
@@ -111,6 +113,9 @@ struct job {
 	enum sup_state *states;
 	size_t asked;
 	bool explicit_limits, explicit_keep;
+	char (*file_ids)[STORE_ID_MAX + 2]; /* CREATE */
+	size_t n_file_ids;
+	struct documents_attach *attach;
 	int result;
 	struct error err;
 };
@@ -121,6 +126,8 @@ static void job_free(struct job *j)
 		http_exchange_set_data(j->x, NULL);
 	store_container_clear(&j->row);
 	store_list_clear(&j->list);
+	documents_attach_free(j->attach);
+	free(j->file_ids);
 	free(j->states);
 	free(j);
 }
@@ -150,12 +157,32 @@ static void job_answer(struct job *j, struct buf *body)
 	job_free(j);
 }
 
+static void key_of(const struct job *j, const char *id, uint8_t key[SUP_KEY_LEN])
+{
+	row_key(j->key, str_of(id), key);
+}
+
+/* Before there is a row: a request with a bad one makes nothing. */
+static int find_files(struct job *j)
+{
+	struct str ids[DOCUMENTS_ATTACH_MAX];
+
+	for (size_t i = 0; i < j->n_file_ids; i++)
+		ids[i] = str_of(j->file_ids[i]);
+	return j->n_file_ids == 0 ? 0
+	                          : documents_attach_find(j->g, j->key, ids, j->n_file_ids,
+	                                    "file_ids", &j->attach, &j->err);
+}
+
 static int create_row(struct job *j)
 {
 	struct store_scope scope = row_scope(j->key);
 	struct store_container got = {0};
-	int r = store_container_create(j->g->store, &scope, &j->row, &got, &j->err);
+	int r = find_files(j);
 
+	if (r < 0)
+		return r;
+	r = store_container_create(j->g->store, &scope, &j->row, &got, &j->err);
 	if (r == 0 && j->explicit_limits &&
 	        (got.memory_mib != j->row.memory_mib || got.cpu_milli != j->row.cpu_milli ||
 	                strcmp(got.image, j->row.image) != 0)) {
@@ -181,6 +208,7 @@ static void job_work(void *arg)
 	struct job *j = arg;
 	struct store_scope scope = row_scope(j->key);
 	struct str id = str_of(j->row.id);
+	uint8_t key[SUP_KEY_LEN];
 
 	switch (j->op) {
 	case JOB_CREATE:
@@ -197,7 +225,10 @@ static void job_work(void *arg)
 		        j->g->store, &scope, id, clock_wall_ms(), &j->err);
 		break;
 	case JOB_DELETED:
-		j->result = store_container_delete(j->g->store, &scope, id, &j->err);
+		key_of(j, j->row.id, key);
+		j->result = saving_forget(j->g, key, &j->err);
+		if (j->result == 0)
+			j->result = store_container_delete(j->g->store, &scope, id, &j->err);
 		break;
 	}
 	if (j->result == -ERR_NOT_FOUND)
@@ -240,14 +271,6 @@ static void on_list_status(void *ctx, const struct container_status *s, const st
 	free(a);
 	if (--j->asked == 0)
 		list_answer(j);
-}
-
-static void key_of(const struct job *j, const char *id, uint8_t key[SUP_KEY_LEN])
-{
-	uint8_t workspace[16];
-
-	container_key(
-	        str_of(j->key->account), str_of(j->key->workspace), str_of(id), key, workspace);
 }
 
 static void list_ask_all(struct job *j)
@@ -329,6 +352,27 @@ static void deleted_answer(struct job *j)
 	job_answer(j, &out);
 }
 
+static void created(struct job *j, const uint8_t key[SUP_KEY_LEN])
+{
+	if (j->explicit_keep)
+		order_keep(j, key);
+	else
+		container_ask_status(j->g->containers, key, on_status, j);
+}
+
+static void on_attached(void *ctx, const struct error *err)
+{
+	struct job *j = ctx;
+	uint8_t key[SUP_KEY_LEN];
+
+	if (err != NULL) {
+		job_fail(j, err);
+		return;
+	}
+	key_of(j, j->row.id, key);
+	created(j, key);
+}
+
 static void job_done(void *arg)
 {
 	struct job *j = arg;
@@ -341,11 +385,10 @@ static void job_done(void *arg)
 	key_of(j, j->row.id, key);
 	switch (j->op) {
 	case JOB_CREATE:
-		if (j->explicit_keep) {
-			order_keep(j, key);
-			break;
-		}
-		container_ask_status(j->g->containers, key, on_status, j);
+		if (j->attach != NULL)
+			documents_attach_copy(j->attach, key, on_attached, j);
+		else
+			created(j, key);
 		break;
 	case JOB_GET:
 		container_ask_status(j->g->containers, key, on_status, j);
@@ -419,13 +462,19 @@ static void read_memory(struct fields *f, const char *name, const struct config 
 	        "container.memory_allowed in its configuration.");
 }
 
-static void read_later(struct fields *f)
+static void read_files(struct fields *f, struct job *j)
 {
-	static const char *const later[] = {"file_ids"};
+	const struct json *list = fields_strings(f, "file_ids", DOCUMENTS_ATTACH_MAX);
 
-	for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
-		if (!json_absent(json_get(f->root, later[i])))
-			fields_fail(f, later[i], "%s is not in this version.", later[i]);
+	if (json_count(list) == 0)
+		return;
+	j->file_ids = mem_array(json_count(list), sizeof(*j->file_ids));
+	for (const struct json *v = json_first(list); v != NULL; v = json_next(v)) {
+		struct str id = json_str(v);
+
+		/* One that is cut is none that there is. */
+		str_copy(j->file_ids[j->n_file_ids++], sizeof(*j->file_ids), id);
+	}
 }
 
 /* true: a day; else a number of seconds. */
@@ -535,7 +584,7 @@ static void create_from(struct request *r, struct fields *f)
 
 	row_default(r->g, (struct str){NULL, 0}, &j->row);
 	read_name(f, &j->row);
-	read_later(f);
+	read_files(f, j);
 	read_keep(f, j);
 	read_expiry(f, c, &j->row);
 	read_policy(f);

@@ -48,6 +48,27 @@ typedef void (*documents_fn)(void *ctx, const struct store_document *d, const st
 void documents_promote(struct gateway *g, const struct config_key *key, int fd, struct str name,
         documents_fn then, void *ctx);
 
+/* ---- file_ids: into a container ---- */
+
+struct documents_attach;
+typedef void (*documents_attach_fn)(void *ctx, const struct error *err);
+/*
+ * Looks up the documents that a request brings into a container. Blocks; on a pool thread. One that
+ * is no document of the workspace, or more than DOCUMENTS_ATTACH_MAX, is -ERR_INVALID, with its
+ * place below `path` as param: "file_ids[3]".
+ */
+int documents_attach_find(struct gateway *g, const struct config_key *key, const struct str *ids,
+        size_t n, const char *path, struct documents_attach **ret, struct error *err);
+/*
+ * Copies them into the container's home, each as "<last 8 of its id>-<its name>", but for those
+ * that are there already. Wakes nothing. then() is called once; when there was an error this may be
+ * tried again. n is at least 1.
+ */
+void documents_attach_copy(struct documents_attach *a, const uint8_t container[SUP_KEY_LEN],
+        documents_attach_fn then, void *ctx);
+/* In any phase: then() is not called any more. Takes NULL; returns NULL. */
+struct documents_attach *documents_attach_free(struct documents_attach *a);
+
 /* ---- collecting ---- */
 
 /*

@@ -8,6 +8,7 @@
 #include "gateway/exec.h"
 
 #include "base/id.h"
+#include "gateway/saving.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -204,7 +205,7 @@ void exec_cancel(struct exec *e)
 	e->killed = true;
 	if (e->command != NULL) {
 		command_kill(e->command);
-	} else if (!e->done) {
+	} else if (!e->done && !e->saving) {
 		error_set(&e->failed, ERR_CANCELED, "it was ended before it ran");
 		exec_ended(e);
 	}
@@ -260,6 +261,35 @@ static void output_fill(struct exec *e, const struct command_end *end)
 	e->output_left -= used < e->output_left ? (uint32_t)used : e->output_left;
 }
 
+static void on_saved(void *ctx, const struct error *err)
+{
+	struct exec *e = ctx;
+
+	e->saving = false;
+	if (!e->done) {
+		if (err != NULL && e->failed.code == 0)
+			error_set(&e->failed, ERR_UNAVAILABLE,
+			        "The container's files could not be saved.");
+		exec_ended(e);
+	}
+	exec_unhold(e);
+}
+
+/* All commands have run. */
+static void exec_finish(struct exec *e)
+{
+	uint8_t key[SUP_KEY_LEN];
+
+	if (e->g->saving == NULL) {
+		exec_ended(e);
+		return;
+	}
+	e->saving = true;
+	row_key(e->key, str_of(e->container), key);
+	saving_changed(e->g->saving, key);
+	saving_settle(e->g->saving, key, on_saved, exec_hold(e));
+}
+
 static void on_end(
         void *ctx, struct command *c, const struct command_end *end, const struct error *err)
 {
@@ -289,7 +319,7 @@ static void on_end(
 		return; /* the client went while it was told */
 	e->index++;
 	if (e->index == e->n_commands || e->is_argv || e->killed || e->failed.code != 0)
-		exec_ended(e);
+		exec_finish(e);
 	else
 		exec_next(e);
 }

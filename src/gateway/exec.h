@@ -61,6 +61,7 @@ struct exec {
 	uint32_t output_left;
 	struct command_output *outputs; /* texts malloc'ed */
 	bool done, killed;
+	bool saving;         /* all has run, and its files are being saved */
 	struct error failed; /* code set: the sandbox could not be had, or ended */
 	struct event *keepalive, *expire;
 };

@@ -8,6 +8,8 @@
  */
 #include "gateway/internal.h"
 
+#include "gateway/saving.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +22,8 @@
 
 static void drain_check(struct gateway *g)
 {
-	if (http_server_open_exchanges(g->server) == 0 && g->turns == NULL && exec_running(g) == 0)
+	if (http_server_open_exchanges(g->server) == 0 && g->turns == NULL &&
+	        exec_running(g) == 0 && (g->saving == NULL || saving_idle(g->saving)))
 		event_base_loopbreak(g->base);
 }
 
@@ -68,7 +71,11 @@ static void on_supervisor_lost(void *ctx)
 
 static void on_container_ended(void *ctx, const uint8_t key[SUP_KEY_LEN], enum sup_end why)
 {
+	struct gateway *g = ctx;
+
 	/* Holders learn it from their channels; the store's row says nothing about being live. */
+	if (g->saving != NULL)
+		saving_ended(g->saving, key);
 }
 
 static int start_signals(struct gateway *g, struct error *err)
@@ -160,6 +167,11 @@ static int gateway_start(struct gateway *g, struct error *err)
 	r = start_signals(g, err);
 	if (r < 0)
 		return r;
+	if (g->config->container.save_to_blob && g->options->sup_fd >= 0) {
+		g->saving = saving_new(g, err);
+		if (g->saving == NULL)
+			return -ERR_IO;
+	}
 	g->keeper = keeper_start(g, err);
 	if (g->keeper == NULL)
 		return -ERR_NOMEM;
@@ -174,6 +186,7 @@ static void gateway_stop(struct gateway *g)
 	http_server_free(g->server);
 	exec_destroy_all(g);
 	container_client_free(g->containers);
+	g->saving = saving_free(g->saving);
 	upstream_free_links(g);
 	http_client_free(g->client);
 	pool_free(g->pool);

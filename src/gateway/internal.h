@@ -8,7 +8,7 @@
  *     containers.c, exec*.c direct use          seal.c      sealed state for clients to carry
  *     container_files*.c their files            upload.c    bodies taken in pieces
  *     row.c       rows of containers            forward.c   requests that are another gateway's
- *     keeper.c    what time makes due
+ *     keeper.c    what time makes due           saving.c    homes that are saved elsewhere
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
 #define BRIG_GATEWAY_INTERNAL_H
@@ -50,6 +50,7 @@ struct gateway {
 	struct exec *execs;          /* running and recently ended ones, linked */
 	struct upstream_link *links; /* fetches to providers */
 	struct keeper *keeper;
+	struct saving *saving; /* NULL: homes are saved where they are */
 	struct event *term, *term2, *grace, *drain_poll;
 	bool draining;
 	struct error failed; /* why the loop ended, if not cleanly */
@@ -128,14 +129,17 @@ size_t exec_running(const struct gateway *g);
 struct store_scope row_scope(const struct config_key *key);
 /* A row as it is made where there is none: the configuration's limits. */
 void row_default(const struct gateway *g, struct str id, struct store_container *row);
+/* The supervisor's name of a container. */
+void row_key(const struct config_key *key, struct str id, uint8_t ret[SUP_KEY_LEN]);
 /* What to claim for a row. */
 void row_spec(const struct gateway *g, const struct config_key *key,
         const struct store_container *row, struct container_spec *ret);
 /* row: what there is, or row_default() and made so, for the call only. err: it could not be read.
  */
 typedef void (*row_fn)(void *ctx, const struct store_container *row, const struct error *err);
-/* Reads the row of a container of this workspace on the pool; then() is called from the loop,
- * always. False: the pool has too much to do, and then() is not called. */
+/* Reads the row of a container of this workspace on the pool, and sees to it that its home is here;
+ * then() is called from the loop, always. False: the pool has too much to do, and then() is not
+ * called. */
 bool row_read(
         struct gateway *g, const struct config_key *key, struct str id, row_fn then, void *ctx);
 /* The container was used: its row is made or its last use set. On a pool thread. */

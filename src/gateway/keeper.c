@@ -17,6 +17,7 @@
 
 #include "base/id.h"
 #include "gateway/documents.h"
+#include "gateway/saving.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -106,7 +107,11 @@ static void remove_work(void *arg)
 	struct keeper *k = arg;
 	const struct store_stale *s = &k->stale[k->i];
 	const struct store_scope scope = scope_of(s);
+	uint8_t key[SUP_KEY_LEN];
 
+	key_of(s, key);
+	if (saving_forget(k->g, key, &k->err) < 0)
+		return;
 	if (store_container_delete(k->g->store, &scope, str_of(s->id), &k->err) > 0)
 		LOG(LOG_INFO, "container_deleted", LOG_S("container", s->id),
 		        LOG_N("unused_ms", clock_wall_ms() - s->last_used_ms));

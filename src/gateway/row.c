@@ -6,6 +6,8 @@
  */
 #include "gateway/internal.h"
 
+#include "gateway/saving.h"
+
 #include <stdlib.h>
 
 #define TOUCH_MS 3600000
@@ -24,6 +26,13 @@ void row_default(const struct gateway *g, struct str id, struct store_container 
 	str_copy(row->name, sizeof(row->name), id);
 	str_copy(row->image, sizeof(row->image), str_of(c->image));
 	row->created_ms = row->last_used_ms = clock_wall_ms();
+}
+
+void row_key(const struct config_key *key, struct str id, uint8_t ret[SUP_KEY_LEN])
+{
+	uint8_t workspace[16];
+
+	container_key(str_of(key->account), str_of(key->workspace), id, ret, workspace);
 }
 
 void row_spec(const struct gateway *g, const struct config_key *key,
@@ -83,15 +92,28 @@ static void read_work(void *arg)
 	}
 }
 
+static void on_home(void *ctx, const struct error *err)
+{
+	struct row_job *j = ctx;
+
+	j->then(j->ctx, &j->row, err);
+	store_container_clear(&j->row);
+	free(j);
+}
+
 static void read_done(void *arg)
 {
 	struct row_job *j = arg;
+	uint8_t key[SUP_KEY_LEN];
 
 	if (j->result < 0)
 		log_text(LOG_ERROR, "store_failed", "%s", j->err.text);
-	j->then(j->ctx, &j->row, j->result < 0 ? &j->err : NULL);
-	store_container_clear(&j->row);
-	free(j);
+	if (j->result < 0 || j->g->saving == NULL) {
+		on_home(j, j->result < 0 ? &j->err : NULL);
+		return;
+	}
+	row_key(j->key, str_of(j->id), key);
+	saving_prepare(j->g->saving, key, on_home, j);
 }
 
 bool row_read(

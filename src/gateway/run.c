@@ -1,15 +1,17 @@
 /*
  * The commands of a turn's tool calls, in the turn's container.
  *
- * The container is claimed at the first call and held until the turn is done. Commands of a call
- * run one after the other; what each prints goes through two collectors, which keep it within the
- * limit and say which bytes are sure to stay. A collector's limit in characters is also kept below
- * an eighth of the bytes the call may still show (two streams, four bytes a character), so that the
- * byte limit of DESIGN section 8 holds whatever is printed.
+ * The container is claimed at the first call and held until the turn is done; the request's files
+ * are copied in before the first command. Commands of a call run one after the other; what each
+ * prints goes through two collectors, which keep it within the limit and say which bytes are sure
+ * to stay. A collector's limit in characters is also kept below an eighth of the bytes the call may
+ * still show (two streams, four bytes a character), so that the byte limit of DESIGN section 8
+ * holds whatever is printed.
  */
 #include "gateway/turn_run.h"
 
 #include "base/utf8.h"
+#include "gateway/saving.h"
 
 #include <stdlib.h>
 
@@ -117,6 +119,12 @@ static void on_end(
 
 	t->run.command = NULL;
 	t->run.unsynced = t->run.unsynced || end->unsynced;
+	if (t->g->saving != NULL) {
+		uint8_t key[SUP_KEY_LEN];
+
+		row_key(t->key, str_of(t->request.container_id), key);
+		saving_changed(t->g->saving, key);
+	}
 	if (err != NULL && err->code != ERR_INVALID) {
 		/* init or the supervisor is gone: this command's output so far is its result, the
 		 * rest never ran. */
@@ -185,6 +193,30 @@ static void run_begin(struct turn_run *t)
 		run_next(t);
 }
 
+static void on_attached(void *ctx, const struct error *err)
+{
+	struct turn_run *t = ctx;
+
+	t->run.claiming = false;
+	if (err != NULL) {
+		run_finish(t, failure_text(err));
+		return;
+	}
+	t->run.attach = documents_attach_free(t->run.attach);
+	run_begin(t);
+}
+
+/* The container is there: the files come first, then the commands. */
+static void run_prepare(struct turn_run *t)
+{
+	if (t->run.attach == NULL) {
+		run_begin(t);
+		return;
+	}
+	t->run.claiming = true;
+	documents_attach_copy(t->run.attach, t->run.key, on_attached, t);
+}
+
 static void on_claimed(void *ctx, struct container_hold *hold, const struct error *err)
 {
 	struct turn_run *t = ctx;
@@ -196,7 +228,7 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 		return;
 	}
 	t->run.started_container = container_hold_how(hold) != SUP_WAS_LIVE;
-	run_begin(t);
+	run_prepare(t);
 }
 
 static void on_row(void *ctx, const struct store_container *row, const struct error *err)
@@ -218,6 +250,7 @@ static void on_row(void *ctx, const struct store_container *row, const struct er
 	t->run.env = arena_alloc(a, ENV_ROW_MAX * sizeof(*t->run.env));
 	t->run.n_env = t->run.env != NULL ? env_of_row(row, a, t->run.env) : 0;
 	row_spec(t->g, t->key, row, &spec);
+	memcpy(t->run.key, spec.key, sizeof(t->run.key));
 	t->run.hold = container_claim(t->g->containers, &spec, on_claimed, t);
 }
 
@@ -241,7 +274,7 @@ void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes)
 		return;
 	}
 	t->run.started_container = false;
-	run_begin(t);
+	run_prepare(t);
 }
 
 void run_pause(struct turn_run *t, bool paused)
@@ -273,6 +306,7 @@ void run_kill(struct turn_run *t, bool as_timeout)
 		container_release(t->run.hold);
 		t->run.hold = NULL;
 		t->run.claiming = false;
+		t->run.attach = documents_attach_free(t->run.attach);
 		run_finish(t, "The time of the turn was up before the container was there.");
 	}
 }
@@ -280,6 +314,7 @@ void run_kill(struct turn_run *t, bool as_timeout)
 void run_release(struct turn_run *t)
 {
 	container_release(t->run.hold);
+	t->run.attach = documents_attach_free(t->run.attach);
 	collector_free(t->run.out);
 	collector_free(t->run.err);
 	t->run.hold = NULL;

@@ -9,6 +9,7 @@
 #ifndef BRIG_GATEWAY_TURN_RUN_H
 #define BRIG_GATEWAY_TURN_RUN_H
 
+#include "gateway/documents.h"
 #include "gateway/internal.h"
 #include "tool/tool.h"
 #include "turn/turn.h"
@@ -46,6 +47,8 @@ struct run {
 	bool unsynced;   /* a command's files could not be written to disk */
 	struct str *env; /* of the container, NAME=VALUE; in the conversation's arena */
 	size_t n_env;
+	struct documents_attach *attach; /* of the entry's file_ids; NULL: none, or copied */
+	uint8_t key[SUP_KEY_LEN];        /* the container's */
 };
 
 /* The files that the last call touched, asked for beside the next upstream call. run_files.c */

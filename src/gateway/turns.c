@@ -13,6 +13,7 @@
  * A turn_run may be needed further up the stack when it ends, so it is freed from the loop, never
  * from inside a callback.
  */
+#include "gateway/saving.h"
 #include "gateway/turn_run.h"
 
 #include "base/id.h"
@@ -287,12 +288,14 @@ static void store_work(void *arg)
 		t->job_error = error_copy(&e);
 }
 
-static void store_done(void *arg)
+static void on_saved(void *ctx, const struct error *err)
 {
-	struct turn_run *t = arg;
+	struct turn_run *t = ctx;
 	struct turn_event ev = {.type = TURN_STORED};
 
 	t->storing = false;
+	if (err != NULL)
+		ev.text = STR("they could not be saved");
 	if (t->job_error != NULL) {
 		log_text(LOG_ERROR, "store_failed", "%s", t->job_error->text);
 		ev.text = str_of(t->job_error->text);
@@ -303,6 +306,19 @@ static void store_done(void *arg)
 	if (!t->done)
 		turn_run_feed(t, &ev);
 	turn_run_reap(t);
+}
+
+static void store_done(void *arg)
+{
+	struct turn_run *t = arg;
+	uint8_t key[SUP_KEY_LEN];
+
+	if (t->g->saving == NULL) {
+		on_saved(t, NULL);
+		return;
+	}
+	row_key(t->key, str_of(t->request.container_id), key);
+	saving_settle(t->g->saving, key, on_saved, t);
 }
 
 static void store_begin(struct turn_run *t)
@@ -550,9 +566,26 @@ static void turn_begin(struct turn_run *t)
 	feed_plain(t, TURN_START);
 }
 
+/* The files that the shell's entry asks for, or NULL. */
+static const struct shell_settings *files_wanted(const struct turn_run *t)
+{
+	const struct shell_settings *s =
+	        t->request.shell != NULL ? t->request.shell->settings : NULL;
+
+	return s != NULL && s->n_file_ids > 0 ? s : NULL;
+}
+
 static void resolve_work(void *arg)
 {
-	callids_resolve(arg);
+	struct turn_run *t = arg;
+	const struct shell_settings *s = files_wanted(t);
+	struct error e;
+
+	if (callids_needed(t->request.conversation))
+		callids_resolve(t);
+	if (s != NULL && documents_attach_find(t->g, t->key, s->file_ids, s->n_file_ids,
+	                         s->file_ids_path, &t->run.attach, &e) < 0)
+		t->job_error = error_copy(&e);
 }
 
 static void resolve_done(void *arg)
@@ -560,18 +593,26 @@ static void resolve_done(void *arg)
 	struct turn_run *t = arg;
 
 	t->storing = false;
-	if (t->x == NULL)
-		refuse(t, NULL);
+	if (t->x == NULL || t->job_error != NULL)
+		refuse(t, t->job_error);
 	else
 		turn_begin(t);
 }
 
 static void resolve_begin(struct turn_run *t)
 {
+	struct error e;
+
 	t->storing = true;
 	if (pool_run(t->g->pool, resolve_work, resolve_done, t))
 		return;
 	t->storing = false;
+	if (files_wanted(t) != NULL) {
+		error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+		e.retry_after_ms = 1000;
+		refuse(t, &e);
+		return;
+	}
 	turn_begin(t); /* without the rows: the public ids go upstream */
 }
 
@@ -592,7 +633,7 @@ static void parse_done(void *arg)
 	t->storing = false;
 	if (t->job_error != NULL || t->x == NULL)
 		refuse(t, t->job_error);
-	else if (callids_needed(t->request.conversation))
+	else if (callids_needed(t->request.conversation) || files_wanted(t) != NULL)
 		resolve_begin(t);
 	else
 		turn_begin(t);

@@ -102,6 +102,8 @@ static const struct {
         {"container: {durability: high}\n",
                 "brig.yaml:1:25: container.durability: expected crash or power",
                 "container.durability"},
+        {"container: {saving: disk}\n",
+                "brig.yaml:1:21: container.saving: expected image or blob", "container.saving"},
         {"container: {price_per_second: 1e-4}\n",
                 "brig.yaml:1:31: container.price_per_second: expected dollars such as \"0.25\"",
                 "container.price_per_second"},
