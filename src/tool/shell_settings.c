@@ -3,7 +3,7 @@
  * environments).
  *
  * Nothing is accepted that would then be ignored, but for what OpenRouter itself ignores
- * (sleep_after_seconds): a caller who asks for network or files must not believe to have them.
+ * (sleep_after_seconds): a caller who asks for network must not believe to have it.
  */
 #include "tool/internal.h"
 
@@ -61,7 +61,7 @@ static int keys_check(const struct json *object, const struct key_rule *rules, s
 	return 0;
 }
 
-static const char no_files[] = "files are not offered yet; leave it out.";
+static const char no_files[] = "give it inside \"environment\".";
 static const char no_keeping[] = "keeping a container running is not offered yet; leave it out.";
 
 /* Only the absence of network is offered yet. */
@@ -114,6 +114,36 @@ static int container_id_read(struct arena *a, const struct json *env, const stru
 	return 0;
 }
 
+/* Which documents they name is for the gateway to say. */
+static int files_read(struct arena *a, const struct json *v, const struct place *at,
+        struct shell_settings *s, struct error *err)
+{
+	char path[128];
+
+	if (json_absent(v))
+		return 0;
+	if (!json_is(v, JSON_ARRAY) || json_count(v) > SHELL_FILES_MAX)
+		return refuse(at, "file_ids", ERR_INVALID, err,
+		        "must be an array of at most 20 ids of files.");
+	place_write(at, STR("file_ids"), path);
+	s->file_ids = arena_alloc(a, (json_count(v) + 1) * sizeof(*s->file_ids));
+	s->file_ids_path = arena_strndup(a, path, strlen(path));
+	if (!s->file_ids || !s->file_ids_path)
+		return error_set(err, ERR_NOMEM, "The request is too large.");
+	for (const struct json *m = json_first(v); m; m = json_next(m)) {
+		struct str id = json_str(m);
+		const char *copy = arena_strndup(a, id.p ? id.p : "", id.n);
+
+		if (!json_is(m, JSON_STRING))
+			return refuse(at, "file_ids", ERR_INVALID, err,
+			        "must be an array of at most 20 ids of files.");
+		if (!copy)
+			return error_set(err, ERR_NOMEM, "The request is too large.");
+		s->file_ids[s->n_file_ids++] = (struct str){copy, id.n};
+	}
+	return 0;
+}
+
 static int environment_read(struct arena *a, const struct json *v, const char *path,
         struct shell_settings *s, struct error *err)
 {
@@ -121,7 +151,7 @@ static int environment_read(struct arena *a, const struct json *v, const char *p
 	        {"type", NULL},
 	        {"container_id", NULL},
 	        {"network_policy", NULL},
-	        {"file_ids", no_files},
+	        {"file_ids", NULL},
 	        {"keep_running", no_keeping},
 	};
 	const struct place here = {path, ".parameters.environment"};
@@ -143,6 +173,8 @@ static int environment_read(struct arena *a, const struct json *v, const char *p
 	r = keys_check(v, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
 	if (!r)
 		r = container_id_read(a, v, &here, s, err);
+	if (!r)
+		r = files_read(a, json_get(v, "file_ids"), &here, s, err);
 	if (!r)
 		r = policy_read(json_get(v, "network_policy"), path, err);
 	return r;

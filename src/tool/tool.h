@@ -24,6 +24,8 @@ struct tool_limits {
 	uint32_t commands; /* 100 */
 };
 
+#define SHELL_FILES_MAX 20 /* file_ids of one entry */
+
 enum shell_environment { SHELL_CONTAINER_AUTO, SHELL_CONTAINER_REFERENCE };
 
 /* Checked `parameters` of a shell entry. */
@@ -32,6 +34,10 @@ struct shell_settings {
 	struct str container_id; /* CONTAINER_REFERENCE: 1 to 40 of [A-Za-z0-9_-] */
 	uint32_t timeout_ms;     /* the request's own default and ceiling; 0: not given */
 	uint32_t max_output_length;
+	/* Documents to be copied into the container before its first command. */
+	struct str *file_ids;
+	size_t n_file_ids;
+	const char *file_ids_path; /* "tools[0].parameters.environment.file_ids", for errors */
 	bool own_items;          /* brig:shell: shell_call and shell_call_output; else one openrouter:shell item */
 };
 
