@@ -45,7 +45,13 @@ def provider():
     provider.close()
 
 
-@pytest.fixture(scope="module", params=["auto", "v1"])
+def pytest_generate_tests(metafunc):
+    """A module's CGROUPS are what its server runs on."""
+    if "server" in metafunc.fixturenames:
+        metafunc.parametrize("server", getattr(metafunc.module, "CGROUPS", ["auto", "v1"]), indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def server(request, provider):
     """One for the module; its SETTINGS go into the configuration."""
     config = dict(getattr(request.module, "SETTINGS", {}), cgroups=request.param)

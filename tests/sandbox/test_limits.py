@@ -176,7 +176,7 @@ def test_pressure(server, client, say):
     alone = times_of(true, 150)
     say("[%s] `true` in a live container: %s" % (server.config["cgroups"], said(alone)))
     for kind, command in (("memory", MEMORY), ("caches", CACHE), ("the disk", DISK)):
-        client.execute(loud, command, detach=True, exec_id="loud", expect=202)
+        client.execute(loud, command, detach=True, exec_id=kind.split()[-1], expect=202)
         time.sleep(1)
         times = times_of(true, 150)
         client.delete("/containers/" + loud)
