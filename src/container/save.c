@@ -21,9 +21,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STALL_MS  120000 /* a pipe that does not move for so long has no living worker behind it */
-#define MARGIN_NS INT64_C(2000000000) /* a clock's tick and a file system's are coarser than ours  \
-	                               */
+#define STALL_MS 120000 /* a pipe that does not move for so long has no living worker behind it */
+#define MARGIN_NS                                                                                  \
+	INT64_C(2000000000) /* a clock's tick and a file system's are coarser than ours            \
+	                     */
 #define SWEEP_EVERY 64
 #define BLOCK       4096 /* runs of zeros that are holes when a file is made again */
 #define BUFFER      65536
