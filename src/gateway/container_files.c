@@ -1,5 +1,5 @@
 /*
- * Files of containers: list, get, delete, and the first half of a download.
+ * Files of containers: list, get, delete, promote, and the first half of a download.
  *
  * Every request first asks the store whether the container is there, in the key's own workspace;
  * what it is doing does not matter. Then the container's worker is asked. A page of a list ends
@@ -7,6 +7,8 @@
  * milliseconds; `has_more` and `last_id` tell the client how to go on.
  */
 #include "gateway/container_files.h"
+
+#include "gateway/documents.h"
 
 #include <stdlib.h>
 
@@ -106,10 +108,11 @@ void container_files_write(
 
 /* ---- requests ---- */
 
-enum file_op { FILE_LIST, FILE_GET, FILE_DELETE, FILE_CONTENT };
+enum file_op { FILE_LIST, FILE_GET, FILE_DELETE, FILE_CONTENT, FILE_PROMOTE };
 
 struct file_job {
 	struct gateway *g;
+	const struct config_key *account;
 	struct http_exchange *x; /* NULL: the client has gone */
 	struct owner owner;
 	bool under_v1;
@@ -118,7 +121,8 @@ struct file_job {
 	uint8_t key[SUP_KEY_LEN];
 	struct buf path; /* of the file; of a list: what it begins after */
 	uint32_t limit;
-	bool finding; /* on the pool */
+	bool finding;   /* on the pool, */
+	bool promoting; /* or there for the documents */
 	struct container_ask *ask;
 };
 
@@ -136,7 +140,7 @@ static void on_gone(void *self, enum http_gone why)
 	struct file_job *j = self;
 
 	j->x = NULL;
-	if (!j->finding)
+	if (!j->finding && !j->promoting)
 		job_free(j);
 }
 
@@ -217,6 +221,26 @@ static void content_answer(struct file_job *j, int fd)
 	job_free(j);
 }
 
+static void on_promoted(void *ctx, const struct store_document *d, const struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT((size_t)1 << 20);
+	struct file_job *j = ctx;
+	struct json_writer w;
+
+	j->promoting = false;
+	if (j->x == NULL) {
+		job_free(j);
+		return;
+	}
+	if (err != NULL) {
+		job_fail(j, err);
+		return;
+	}
+	jw_init(&w, &out);
+	documents_write(&w, d, documents_shape(j->x, j->under_v1));
+	job_answer(j, &out);
+}
+
 static void on_answer(void *ctx, const struct container_files_result *r, const struct error *err)
 {
 	struct file_job *j = ctx;
@@ -238,6 +262,11 @@ static void on_answer(void *ctx, const struct container_files_result *r, const s
 		break;
 	case FILE_CONTENT:
 		content_answer(j, r->fd);
+		break;
+	case FILE_PROMOTE:
+		j->promoting = true;
+		documents_promote(j->g, j->account, r->fd, (struct str){j->path.data, j->path.len},
+		        on_promoted, j);
 		break;
 	}
 }
@@ -268,6 +297,7 @@ static void on_found(void *ctx, const struct error *err)
 		j->ask = container_ask_delete(c, j->key, path, on_answer, j);
 		break;
 	case FILE_CONTENT:
+	case FILE_PROMOTE:
 		j->ask = container_ask_open(c, j->key, path, on_answer, j);
 		break;
 	}
@@ -277,7 +307,8 @@ static struct file_job *job_new(struct request *r, enum file_op op)
 {
 	struct file_job *j = mem_alloc(sizeof(*j));
 
-	*j = (struct file_job){.g = r->g, .x = r->x, .under_v1 = r->under_v1, .op = op};
+	*j = (struct file_job){
+	        .g = r->g, .account = r->key, .x = r->x, .under_v1 = r->under_v1, .op = op};
 	j->owner = (struct owner){NULL, on_gone, j};
 	buf_init(&j->path, WORKER_PATH_MAX);
 	str_copy(j->container, sizeof(j->container), r->params[0]);
@@ -357,4 +388,9 @@ void container_files_delete(struct request *r)
 void container_files_content(struct request *r)
 {
 	by_id(r, FILE_CONTENT);
+}
+
+void container_files_promote(struct request *r)
+{
+	by_id(r, FILE_PROMOTE);
 }

@@ -117,6 +117,7 @@ bool container_files_create(struct request *r, size_t *max_body); /* a route's b
 void container_files_get(struct request *r);
 void container_files_delete(struct request *r);
 void container_files_content(struct request *r);
+void container_files_promote(struct request *r);
 void exec_create(struct request *r);
 void exec_get(struct request *r);
 void exec_kill(struct request *r);

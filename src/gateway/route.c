@@ -46,6 +46,7 @@ static const struct route_entry routes[] = {
         {"GET", "/containers/{}/files/{}", container_files_get, NO_BODY, NULL},
         {"DELETE", "/containers/{}/files/{}", container_files_delete, NO_BODY, NULL},
         {"GET", "/containers/{}/files/{}/content", container_files_content, NO_BODY, NULL},
+        {"POST", "/containers/{}/files/{}/promote", container_files_promote, NO_BODY, NULL},
         {"POST", "/containers/{}/exec", exec_create, 16u << 20, NULL},
         {"GET", "/containers/{}/exec/{}", exec_get, NO_BODY, NULL},
         {"DELETE", "/containers/{}/exec/{}", exec_kill, NO_BODY, NULL},

@@ -646,6 +646,36 @@ def test_a_guest_that_races_with_links(client):
     assert 200 in seen
 
 
+# ---- promote ----
+
+def test_promote_copies_out_for_ever(client, v1, server, box):
+    made = client.post(files_path(box, "out/report.csv", "/promote"))
+    assert made.status == 200, made
+    made = made.json
+    assert made["type"] == "file" and made["filename"] == "out/report.csv" and made["size_bytes"] == 6
+    assert made["downloadable"] is True
+    client.run(box, "rm -r out")
+    assert client.get("/files/%s/content" % made["id"]).body == b"hello\n"
+    assert client.delete("/containers/" + box).status == 200
+    assert client.get("/files/%s/content" % made["id"]).body == b"hello\n"
+    assert client.get("/files/" + made["id"]).json["filename"] == "out/report.csv"
+    assert server.client("two").get("/files/" + made["id"]).status == 404
+
+
+def test_promote_speaks_the_callers_dialect_and_finds_only_files(client, v1, server, box):
+    assert v1.post(files_path(box, "a", "/promote")).json["object"] == "file"
+    client.run(box, "ln -s /etc/passwd link")
+    for path in ("none", "out", "link"):
+        answer = client.post(files_path(box, path, "/promote"))
+        assert answer.status == 404
+        check_error(answer, client.base)
+    assert server.client("two").post(files_path(box, "a", "/promote")).status == 404
+    client.run(box, "truncate -s 111M big")
+    answer = client.post(files_path(box, "big", "/promote"))
+    assert answer.status == 413, answer
+    assert content(client, box, "big", 206, Range="bytes=-1").body == b"\0"
+
+
 # ---- what the container is doing ----
 
 def test_running_frozen_and_asleep_stay_what_they_are(make_server):
