@@ -167,7 +167,8 @@ static void error_from_failed(const struct sup_failed *f, struct error *e)
 		error_set(e, ERR_CONFLICT, "The container is in use.");
 		return;
 	case SUP_E_HOME:
-		error_set(e, ERR_IO,
+		/* Not ERR_IO, whose words are for the log alone: this is for its owner to know. */
+		error_set(e, ERR_UNAVAILABLE,
 		        "the container's files cannot be mounted; they are kept as they are");
 		return;
 	case SUP_E_STOPPING:

@@ -245,16 +245,19 @@ static void last_close(struct last *l)
 	*l = (struct last){.fd = -1};
 }
 
-/* Opens the saved manifest. -ERR_NOT_FOUND where there is none. */
+/* Opens the saved manifest. -ERR_NOT_FOUND where there is none, and then err stays as it was. */
 static int last_open(
         struct last *l, struct blob_store *b, const uint8_t key[SUP_KEY_LEN], struct error *err)
 {
 	char name[BLOB_KEY_MAX];
+	struct error e;
 	uint64_t size;
 	int r;
 
 	*l = (struct last){.fd = -1};
-	r = blob_get(b, manifest_key(key, name), &l->fd, &size, err);
+	r = blob_get(b, manifest_key(key, name), &l->fd, &size, &e);
+	if (r < 0 && r != -ERR_NOT_FOUND && err != NULL)
+		*err = e;
 	if (r < 0)
 		return r;
 	r = manifest_open(l->fd, size, key, &l->reader, err);
@@ -525,8 +528,11 @@ int save_home(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe, in
         struct save_count *ret, struct error *err)
 {
 	struct save *s = mem_alloc(sizeof(*s));
+	struct error unused;
 	uint32_t saves = 0;
 	int r;
+
+	err = err != NULL ? err : &unused;
 
 	s->blobs = b;
 	s->key = key;
@@ -536,8 +542,10 @@ int save_home(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe, in
 	if (r == 0)
 		r = last_index(&s->last, err);
 	/* A damaged manifest must not stand in the way of a good one; nothing is the same then. */
-	if (r == -ERR_PROTOCOL)
+	if (r == -ERR_PROTOCOL) {
 		last_close(&s->last);
+		*err = (struct error){0};
+	}
 	if (r == 0 || r == -ERR_NOT_FOUND || r == -ERR_PROTOCOL)
 		r = save_tree(s, started_ns, &saves, err);
 	if (r == 0)
@@ -658,6 +666,8 @@ int save_restore(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe,
 	struct last l;
 	int r = last_open(&l, b, key, err);
 
+	if (r == -ERR_NOT_FOUND)
+		return error_set(err, ERR_NOT_FOUND, "this home was never saved");
 	if (r < 0)
 		return r;
 	s = mem_alloc(sizeof(*s));
