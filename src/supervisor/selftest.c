@@ -7,8 +7,7 @@
  * command, a sealed memfd, and is executed by way of /proc/self/fd/0: nothing of the image runs.
  *
  * `inside` runs in `wide` while `tight` is frozen, killed and overfilled; its rows wait in the pipe
- * meanwhile. What kills for memory comes after it, since that could hit the neighbour that `inside`
- * looks for.
+ * meanwhile. What takes memory comes last in `wide`, while `tight` uses its processor time up.
  *
  * A row that nobody filled has failed. Nothing here decides that a probe may be left out.
  */
@@ -43,7 +42,7 @@
 #define WIDE_NAME     "brig-selftest"
 #define TIGHT_NAME    "brig-selftest-tight"
 
-enum { WIDE_MEMORY = 128, TIGHT_MEMORY = 32, TIGHT_PIDS = 24, TIGHT_CPU = 200 };
+enum { WIDE_MEMORY = 64, TIGHT_MEMORY = 32, TIGHT_PIDS = 24, TIGHT_CPU = 200 };
 
 _Static_assert(SUP_N_PROBES == PROBE_COUNT, "supervisor.h counts the probes");
 
@@ -52,7 +51,7 @@ struct selftest {
 	struct sup_probe *rows;
 	int program; /* sealed memfd */
 	struct scratch wide, tight;
-	struct scratch_run inside, neighbour, run;
+	struct scratch_run inside, neighbour, burn, run;
 };
 
 static const struct sup_probe fresh[] = {
@@ -248,27 +247,27 @@ static void probe_tree(struct selftest *t)
 	scratch_forget(&t->run);
 }
 
-static void probe_limit(
-        struct selftest *t, enum probe_number number, const char *what, uint32_t limit)
+/* A program of `tight` that uses a limit up and judges by itself. */
+static void start_limit(
+        struct selftest *t, struct scratch_run *run, const char *what, uint32_t limit)
 {
 	char text[16];
 	const char *const argv[] = {STDIN_PROGRAM, what, text, NULL};
 	str_format(text, sizeof(text), "%u", limit);
-	scratch_run(&t->tight, &t->run, t->program, argv);
-	take_rows(t, &t->tight, &t->run, number);
+	scratch_run(&t->tight, run, t->program, argv);
 }
 
 static void probe_memory(struct selftest *t)
 {
-	const char *const argv[] = {STDIN_PROGRAM, PROBE_DO_MEMORY, NULL};
+	const char *const argv[] = {PROBE_COPY, PROBE_DO_MEMORY, NULL};
 	char text[96];
-	scratch_run(&t->tight, &t->run, t->program, argv);
-	scratch_wait(&t->tight, &t->run);
+	scratch_run(&t->wide, &t->run, -1, argv);
+	scratch_wait(&t->wide, &t->run);
 	bool killed =
 	        t->run.done && t->run.end.outcome == INIT_SIGNALED && t->run.end.code == SIGKILL;
 	bool named = t->run.end.flags & INIT_DONE_MEMORY;
 	if (killed && named)
-		judge(t, PROBE_MEMORY, true, "killed at %d MiB, and said so", TIGHT_MEMORY);
+		judge(t, PROBE_MEMORY, true, "killed at %d MiB, and said so", WIDE_MEMORY);
 	else
 		judge(t, PROBE_MEMORY, false, "%s",
 		        killed ? "killed, and not said to be for memory"
@@ -281,12 +280,14 @@ static void probe_all(struct selftest *t)
 	bool neighbour = start_neighbour(t);
 	start_inside(t);
 	probe_tree(t);
-	probe_limit(t, PROBE_PIDS, PROBE_DO_PIDS, TIGHT_PIDS);
+	start_limit(t, &t->run, PROBE_DO_PIDS, TIGHT_PIDS);
+	take_rows(t, &t->tight, &t->run, PROBE_PIDS);
 	take_rows(t, &t->wide, &t->inside, PROBE_IDS);
 	check_neighbour(t, neighbour);
+	start_limit(t, &t->burn, PROBE_DO_CPU, TIGHT_CPU);
 	probe_landlock(t);
 	probe_memory(t);
-	probe_limit(t, PROBE_CPU, PROBE_DO_CPU, TIGHT_CPU);
+	take_rows(t, &t->tight, &t->burn, PROBE_CPU);
 	scratch_forget(&t->neighbour);
 }
 
@@ -332,6 +333,9 @@ int selftest_probe(struct sandbox_host *h, struct sup_probe rows[SUP_N_PROBES], 
 	int r = start_both(&t, &f);
 	if (r == 0)
 		probe_all(&t);
+	/* Both at once; then each is waited for. */
+	if (t.tight.host)
+		sandbox_kill(h, &t.tight.sb);
 	bool gone = !t.wide.host || scratch_end(&t.wide);
 	gone = (!t.tight.host || scratch_end(&t.tight)) && gone;
 	sys_close(&t.program);
