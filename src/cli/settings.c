@@ -265,7 +265,8 @@ static void fill_values(const struct config *c, struct settings_values *v)
 	v->own_keys = c->n_keys > 0;
 	str_format(sup->images[0], sizeof(sup->images[0]), "%s.erofs", box->image);
 	sup->id_base = c->id_base;
-	sup->n_leases = N_LEASES;
+	sup->n_leases = N_LEASES - SUP_MAX_WORKERS;
+	sup->n_workers = SUP_MAX_WORKERS;
 	sup->gateways = c->workers;
 	sup->live = box->live;
 	sup->pool = box->pool;
@@ -352,8 +353,9 @@ static int check_values(const struct settings_values *v, struct error *err)
 	bool ok = terminated(v->host, sizeof(v->host)) && terminated(v->data, sizeof(v->data)) &&
 	          sup->data[0] == '\0' && sup->gateways >= 1 && sup->gateways <= SUP_MAX_GATEWAYS &&
 	          sup->id_base >= 16 * 65536 && sup->id_base % 65536 == 0 &&
-	          sup->n_leases == N_LEASES &&
-	          (uint64_t)sup->id_base + 131072 + (uint64_t)sup->n_leases * 65536 < UINT32_MAX;
+	          sup->n_leases == N_LEASES - SUP_MAX_WORKERS &&
+	          sup->n_workers == SUP_MAX_WORKERS &&
+	          (uint64_t)sup->id_base + 131072 + (uint64_t)N_LEASES * 65536 < UINT32_MAX;
 
 	for (i = 0; i < SUP_MAX_IMAGES; i++)
 		ok = ok && terminated(sup->images[i], sizeof(sup->images[i])) &&

@@ -16,7 +16,9 @@
  * RESOLVE_NO_MAGICLINKS, RESOLVE_NO_XDEV). Only regular files are told of.
  *
  * Every walk is bounded in memory, whatever the tree holds, and answers other requests in between.
- * The worker ends when its last socket is closed, or 30 s after its last request.
+ * The worker ends 30 s after its last request; the supervisor may end it sooner, to make room for
+ * another or when its container is deleted. All its sockets end with it: one that ends without an
+ * answer says nothing about what became of the request.
  */
 #ifndef BRIG_PROTO_WORKER_H
 #define BRIG_PROTO_WORKER_H
@@ -50,7 +52,7 @@ enum worker_op {
 	                nobody reads any more ends it: WORKER_FAILED with EPIPE */
 	WORKER_RESTORE, /* struct worker_header; one descriptor, the reading end of a pipe that
 	                   gives a tree: makes home exactly that → WORKER_DONE. Home must be empty
-	                   (ENOTEMPTY), and is emptied again where it fails */
+	                   (ENOTEMPTY); one in which this failed is to be deleted */
 
 	/* worker → gateway */
 	WORKER_ENTRY = 64, /* struct worker_entry + path */
@@ -138,5 +140,21 @@ struct worker_failed {
 	uint32_t errnum;
 	char step[52]; /* static text of ours, NUL-terminated */
 };
+
+/*
+ * Between the supervisor and a worker, over descriptor 3 of the worker (4 is a mount of the home):
+ * the supervisor gives it a gateway's socket, and it says when it has had nothing to do for
+ * idle_ms. It does not end by itself: the supervisor ends it, if it has taken all that were given.
+ */
+struct worker_socket {    /* supervisor → worker, one descriptor */
+	uint32_t number;  /* 1, 2, … */
+	uint32_t idle_ms; /* 0: WORKER_IDLE_MS */
+};
+struct worker_idle {    /* worker → supervisor */
+	uint32_t taken; /* number of the last socket that it got */
+};
+#define WORKER_CONTROL_FD 3
+#define WORKER_HOME_FD    4
+#define WORKER_IDLE_MS    30000
 
 #endif

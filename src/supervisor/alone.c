@@ -38,7 +38,7 @@ struct result {
 /* The ids behind those of the server that may be running. */
 static int config_alone(const struct sup_config *cfg, struct sup_config *ret, struct error *err)
 {
-	uint64_t base = sup_uid_lease(cfg, cfg->n_leases);
+	uint64_t base = sup_uid_lease(cfg, cfg->n_leases + cfg->n_workers);
 	if (base + 131072 + N_LEASES * 65536 >= UINT32_MAX)
 		return error_set(err, ERR_INVALID, "no ids are left above those of ids.base");
 	*ret = *cfg;
@@ -47,6 +47,7 @@ static int config_alone(const struct sup_config *cfg, struct sup_config *ret, st
 	str_format(ret->data, sizeof(ret->data), "%s/" FOLDER, cfg->data);
 	ret->id_base = (uint32_t)base;
 	ret->n_leases = N_LEASES;
+	ret->n_workers = 0;
 	ret->home_mib = HOME_MIB;
 	ret->scratch_mib = SCRATCH_MIB;
 	memset(ret->images + 1, 0, sizeof(ret->images) - sizeof(ret->images[0]));
@@ -75,7 +76,7 @@ static int open_host(
 static _Noreturn void child_run(
         const struct sup_config *own, const char *data, struct result *result)
 {
-	struct sandbox_host h = {.init_image = -1, .net_ns = -1};
+	struct sandbox_host h = {.init_image = -1, .worker_image = -1, .net_ns = -1};
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	prctl(PR_SET_NAME, "brig: selftest", 0, 0, 0);
 	signal(SIGCHLD, SIG_DFL);

@@ -13,9 +13,11 @@
  * The one danger of this is mounting an image twice, through two loop devices: that destroys it. So
  * we keep the loop device open. While a mount uses it the kernel holds it exclusively, and opening
  * it with O_EXCL fails; once that works the mount is gone, we close, and only then may the home be
- * mounted again. The supervisor has one entry for each live key, which lasts until that moment; a
- * second supervisor is kept out by the lock; a dead supervisor's mounts have gone with its
- * sandboxes, which the next one ends before it serves.
+ * mounted from its file again. Until that moment there is one struct home for it, and whoever else
+ * wants the home mounts it from the same device, which gives the same file system. (A descriptor
+ * that a worker has lent to a gateway holds it too, for as long as the gateway likes.) A second
+ * supervisor is kept out by the lock; a dead supervisor's mounts have gone with its sandboxes and
+ * workers, which the next one ends before it serves.
  *
  * Ids. In a home file's inode stands storage + n; the mount maps it to lease + n, which the
  * sandbox's user namespace shows as n. In the base image stands n, mapped to lease + n likewise.
@@ -59,6 +61,7 @@ struct disk {
 	bool by_path;
 	struct disk_home ahead[SUP_MAX_POOL]; /* homes that await a name */
 	uint32_t n_ahead;
+	TAILQ_HEAD(, home) in_use;
 };
 
 /* ---- homes ---- */
@@ -192,13 +195,85 @@ static int home_create(struct disk *d, const char *name, struct disk_home *ret)
 	return 0;
 }
 
-int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, struct image *ret,
+static struct home *home_find(struct disk *d, const uint8_t key[SUP_KEY_LEN])
+{
+	struct home *home;
+	TAILQ_FOREACH(home, &d->in_use, link)
+	if (!home->deleted && memcmp(home->key, key, SUP_KEY_LEN) == 0)
+		return home;
+	return NULL;
+}
+
+/* True, and it is no more, when it has no user and no mount. */
+static bool home_end(struct disk *d, struct home *home)
+{
+	if (home->users || !image_release(&home->img))
+		return false;
+	TAILQ_REMOVE(&d->in_use, home, link);
+	free(home);
+	return true;
+}
+
+bool disk_home_release(struct disk *d, struct home **home)
+{
+	struct home *h = *home;
+	if (!h)
+		return true;
+	if (h->users == 1 && !h->lent && !image_release(&h->img))
+		return false;
+	*home = NULL;
+	h->users--;
+	home_end(d, h);
+	return true;
+}
+
+uint32_t disk_homes_settle(struct disk *d)
+{
+	uint32_t held = 0;
+	struct home *home, *next;
+	for (home = TAILQ_FIRST(&d->in_use); home; home = next) {
+		next = TAILQ_NEXT(home, link);
+		held += home->users == 0 && !home_end(d, home);
+	}
+	return held;
+}
+
+/* A first or further mount of it, for a new user. */
+static int home_use(struct home *home, int mnt, int userns, int *ret_mount, struct fail *f)
+{
+	int r = image_map_mount(mnt, userns, 0);
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "map ids of home");
+	*ret_mount = mnt;
+	return 0;
+}
+
+/* For one more user, from the device that it is on. */
+static int home_mount_again(
+        struct home *home, int userns, struct home **ret, int *ret_mount, struct fail *f)
+{
+	_cleanup_close_ int mnt = image_mount_ext4(&home->img, true);
+	if (mnt < 0)
+		return fail_set(f, SUP_E_HOME, mnt, "mount home");
+	home->users++;
+	*ret = home;
+	if (home_use(home, mnt, userns, ret_mount, f) < 0)
+		return -1;
+	steal_fd(mnt);
+	return 0;
+}
+
+int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, struct home **ret,
         int *ret_mount, bool *ret_created, struct fail *f)
 {
 	char name[80];
 	home_name(name, key);
 	bool created = false;
+	struct home *again = home_find(d, key);
 	struct disk_home home = DISK_HOME_NONE;
+	*ret_created = false;
+	if (again && !home_end(d, again))
+		return home_mount_again(again, userns, ret, ret_mount, f);
 	home.fd = openat(d->homes, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (home.fd < 0 && errno != ENOENT)
 		return fail_set(f, SUP_E_HOME, errno, "open home");
@@ -220,11 +295,14 @@ int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, 
 		sys_close(&home.img.fd);
 		return fail_set(f, SUP_E_HOME, errnum, "mount home");
 	}
-	*ret = home.img; /* from here on there is a mount, which the caller sees to the end */
-	int r = image_map_mount(mnt, userns, 0);
-	if (r < 0)
-		return fail_set(f, SUP_E_SYSTEM, r, "map ids of home");
-	*ret_mount = steal_fd(mnt);
+	struct home *first = mem_alloc(sizeof(*first));
+	*first = (struct home){.users = 1, .img = home.img};
+	memcpy(first->key, key, SUP_KEY_LEN);
+	TAILQ_INSERT_TAIL(&d->in_use, first, link);
+	*ret = first; /* from here on there is a mount, which the caller sees to the end */
+	if (home_use(first, mnt, userns, ret_mount, f) < 0)
+		return -1;
+	steal_fd(mnt);
 	*ret_created = created;
 	return 0;
 }
@@ -257,6 +335,9 @@ int disk_home_delete(struct disk *d, const uint8_t key[SUP_KEY_LEN])
 	str_format(gone, sizeof(gone), "%d-%llu", (int)getpid(), (unsigned long long)++d->counter);
 	if (renameat(d->homes, name, d->trash, gone) < 0)
 		return errno == ENOENT ? 0 : -errno;
+	struct home *home = home_find(d, key);
+	if (home)
+		home->deleted = true;
 	if (d->cfg->durable_power)
 		fsync(d->homes);
 	trash_empty(d);
@@ -488,7 +569,8 @@ static int stage_mount(struct disk *d, struct error *err)
 /* erofs straight from the file (6.12 and later, where built in), else over a loop device. */
 static int base_mount_file(const char *path, struct image *ret)
 {
-	/* "ro": a read-only mount of a file system that may be written wants to write the device. */
+	/* "ro": a read-only mount of a file system that may be written wants to write the device.
+	 */
 	const char *options[] = {"source", path, "ro", NULL, NULL};
 	int mnt = image_mount_type(
 	        "erofs", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, options);
@@ -645,6 +727,7 @@ int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err
 	        .stage = -1,
 	        .home_template = -1,
 	        .scratch_template = -1};
+	TAILQ_INIT(&d->in_use);
 	for (int i = 0; i < SUP_MAX_IMAGES; i++)
 		d->image_loops[i].fd = -1;
 	int r = disk_fill(d, err);
@@ -665,6 +748,11 @@ struct disk *disk_free(struct disk *d)
 		str_format(path, sizeof(path), "%s/mnt", d->cfg->data);
 		sys_close(&d->stage);
 		umount2(path, MNT_DETACH);
+	}
+	for (struct home *h; (h = TAILQ_FIRST(&d->in_use));) {
+		TAILQ_REMOVE(&d->in_use, h, link);
+		sys_close(&h->img.fd);
+		free(h);
 	}
 	for (uint32_t i = 0; i < d->n_ahead; i++) {
 		struct disk_home *home = &d->ahead[i];

@@ -8,7 +8,8 @@
  *
  * Mounts are made by descriptor and never attached here: a sandbox's mounts live in the sandbox's
  * own mount namespace and go with its last process. What stays with us is the loop device, held
- * open so that it cannot become another's before we saw its file system end (image_release).
+ * open so that it cannot become another's before we saw its file system end (image_release). A home
+ * may have two users, a sandbox and a worker: both mount the one file system that is on its device.
  */
 #ifndef BRIG_SUPERVISOR_DISK_H
 #define BRIG_SUPERVISOR_DISK_H
@@ -17,6 +18,8 @@
 #include "supervisor/image.h"
 #include "supervisor/supervisor.h"
 #include "supervisor/sys.h"
+
+#include <sys/queue.h>
 
 struct disk;
 
@@ -32,13 +35,31 @@ int disk_make_templates(const struct sup_config *cfg, int data, struct error *er
 
 bool disk_home_exists(const struct disk *d, const uint8_t key[SUP_KEY_LEN]);
 uint64_t disk_home_used(const struct disk *d, const uint8_t key[SUP_KEY_LEN]); /* bytes of blocks */
+/* A home that is mounted, or was: one for each image. Each user has a mount of its own, all of them
+ * of one file system on one loop device. */
+struct home {
+	TAILQ_ENTRY(home) link;
+	uint8_t key[SUP_KEY_LEN];
+	bool deleted; /* the key may be another home's by now */
+	bool lent;    /* a worker had it: descriptors of its files may be anywhere */
+	uint32_t users;
+	struct image img;
+};
 /* Mounts a home (made first where there is none), its ids mapped by `userns` (storage range →
  * lease). ret_mount is a detached mount, the caller's. A home that cannot be mounted is left as it
- * is. */
-int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, struct image *ret,
+ * is. What *ret points to is to be given back by disk_home_release, also after a failure that left
+ * it set. */
+int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, struct home **ret,
         int *ret_mount, bool *ret_created, struct fail *f);
+/* The user's processes are gone: its mount is, or is about to be. False (call again) while a home
+ * of one user is still mounted, unless it was lent. *home becomes NULL with true. Never blocks. */
+bool disk_home_release(struct disk *d, struct home **home);
+/* Gives back the devices of homes that nobody uses and nothing holds any more. Returns how many are
+ * still held. */
+uint32_t disk_homes_settle(struct disk *d);
 /* Takes a home away (at once, by name) and removes its blocks in a child of ours that nobody waits
- * for. 0 also where there was none. It must not be mounted. */
+ * for. 0 also where there was none. No process may use it; descriptors of its files may be left,
+ * and hold what they are of. */
 int disk_home_delete(struct disk *d, const uint8_t key[SUP_KEY_LEN]);
 
 /* Root of a sandbox: base image number `image` (ids mapped by `userns`: 0… → lease) below a new

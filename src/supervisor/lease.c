@@ -7,18 +7,21 @@
 
 struct lease_table {
 	const struct sup_config *cfg;
+	uint32_t first, n;
 	struct {
 		bool taken;
 		int userns;
 	} * rows;
 };
 
-struct lease_table *lease_table_new(const struct sup_config *cfg)
+struct lease_table *lease_table_new(const struct sup_config *cfg, uint32_t first, uint32_t n)
 {
 	struct lease_table *t = mem_alloc(sizeof(*t));
 	t->cfg = cfg;
-	t->rows = mem_array(cfg->n_leases, sizeof(t->rows[0]));
-	for (uint32_t i = 0; i < cfg->n_leases; i++)
+	t->first = first;
+	t->n = n;
+	t->rows = mem_array(n, sizeof(t->rows[0]));
+	for (uint32_t i = 0; i < n; i++)
 		t->rows[i].userns = -1;
 	return t;
 }
@@ -27,7 +30,7 @@ struct lease_table *lease_table_free(struct lease_table *t)
 {
 	if (!t)
 		return NULL;
-	for (uint32_t i = 0; i < t->cfg->n_leases; i++)
+	for (uint32_t i = 0; i < t->n; i++)
 		sys_close(&t->rows[i].userns);
 	free(t->rows);
 	free(t);
@@ -37,12 +40,12 @@ struct lease_table *lease_table_free(struct lease_table *t)
 int lease_take(struct lease_table *t, uint32_t *ret, struct fail *f)
 {
 	uint32_t n = 0;
-	while (n < t->cfg->n_leases && t->rows[n].taken)
+	while (n < t->n && t->rows[n].taken)
 		n++;
-	if (n == t->cfg->n_leases)
+	if (n == t->n)
 		return fail_set(f, SUP_E_CAPACITY, 0, "no free id range");
 	if (t->rows[n].userns < 0) {
-		int fd = sys_userns(sup_uid_storage(t->cfg), sup_uid_lease(t->cfg, n));
+		int fd = sys_userns(sup_uid_storage(t->cfg), lease_uid(t, n));
 		if (fd < 0)
 			return fail_set(f, SUP_E_SYSTEM, fd, "make user namespace");
 		t->rows[n].userns = fd;
@@ -55,6 +58,11 @@ int lease_take(struct lease_table *t, uint32_t *ret, struct fail *f)
 void lease_return(struct lease_table *t, uint32_t lease)
 {
 	t->rows[lease].taken = false;
+}
+
+uid_t lease_uid(const struct lease_table *t, uint32_t lease)
+{
+	return sup_uid_lease(t->cfg, t->first + lease);
 }
 
 int lease_home_userns(const struct lease_table *t, uint32_t lease)

@@ -6,7 +6,8 @@
  * use) → out of the table. Out of the table is asleep, or never made: files only.
  *
  * A request that cannot be answered at once waits in one queue: a claim for a container that is
- * STARTING or ENDING or for room, a sleep or delete for the end of a sandbox. Whenever anything
+ * STARTING or ENDING or for room, a sleep or delete for the end of a sandbox, files for that of a
+ * worker. Whenever anything
  * changes the whole queue is looked at again from its front (queue_run): each request looks at the
  * table as it stands, so there is no other hand-over between them, and who came first is served
  * first. The queue is bounded.
@@ -395,6 +396,17 @@ static bool delete_waits(struct live *l, const uint8_t key[SUP_KEY_LEN])
 	return false;
 }
 
+/* The worker that had the home may be the last to hold it: to mount it meanwhile would be to wait
+ * for what the kernel still writes. */
+static bool worker_in_the_way(struct live *l, struct waiter *w, const uint8_t key[SUP_KEY_LEN])
+{
+	if (!worker_is_ending(l, key))
+		return false;
+	extend(w);
+	w->on = 0;
+	return true;
+}
+
 /* The waiter_… functions return true when the request was answered. */
 static bool waiter_claim(struct live *l, struct waiter *w, uint32_t *blocked)
 {
@@ -425,6 +437,8 @@ static bool waiter_claim(struct live *l, struct waiter *w, uint32_t *blocked)
 		return false;
 	if (start_refused(l, w))
 		return true;
+	if (worker_in_the_way(l, w, w->m.claim.key))
+		return wait_on(l, w, SUP_E_SYSTEM, "end of the last worker");
 	struct container *ready = w->cold ? NULL : pool_find(l, w->m.claim.image);
 	if (!has_room(l, w, ready, blocked))
 		return wait_on(l, w, w->why, w->for_space ? "limit of the workspace" : "no room");
@@ -459,16 +473,50 @@ static bool waiter_sleep(struct live *l, struct waiter *w)
 static bool waiter_delete(struct live *l, struct waiter *w)
 {
 	struct container *c = find(l, w->m.key.key);
-	if (c) {
+	if (c)
 		container_end(l, c, SUP_END_DELETED);
+	if (worker_end_key(l, w->m.key.key) || c)
 		return wait_on(l, w, SUP_E_SYSTEM, "end of the sandbox");
-	}
 	int r = disk_home_delete(l->host->disk, w->m.key.key);
 	if (r < 0)
 		answer_failed(l, w->gateway, w->m.h.seq,
 		        &(struct fail){.why = SUP_E_SYSTEM, .errnum = -r, .step = "remove home"});
 	else
 		answer_done(l, w->gateway, w->m.h.seq);
+	return true;
+}
+
+static bool waiter_files(struct live *l, struct waiter *w)
+{
+	const uint8_t *key = w->m.files.key;
+	const struct container *c = find(l, key);
+	struct sup_simple msg = {
+	        .h = {.op = SUP_FILES_ARE, .size = sizeof(msg), .seq = w->m.h.seq}};
+	struct fail f;
+	int sock;
+	if (l->stopping)
+		return refuse(l, w, SUP_E_STOPPING, "the server is going down");
+	if (delete_waits(l, key))
+		return wait_on(l, w, SUP_E_SYSTEM, "end of the last sandbox");
+	if (!worker_serves(l, key)) {
+		if (!disk_home_exists(l->host->disk, key)) {
+			if (!(w->m.files.flags & SUP_FILES_CREATE))
+				return refuse(l, w, SUP_E_UNKNOWN, "no such container");
+			if (l->room != DISK_ROOMY)
+				return refuse(l, w, SUP_E_DISK, "reserve of free disk");
+		}
+		if (l->cfg->n_workers == 0)
+			return refuse(l, w, SUP_E_CAPACITY, "no file workers");
+		if ((c && c->state == LIVE_ENDING) || worker_in_the_way(l, w, key) ||
+		        !worker_has_room(l))
+			return wait_on(l, w, SUP_E_CAPACITY, "room for a file worker");
+	}
+	if (worker_give(l, key, &sock, &f) < 0) {
+		answer_failed(l, w->gateway, w->m.h.seq, &f);
+		return true;
+	}
+	l->out.send(l->out.ctx, w->gateway, &msg, sizeof(msg), sock);
+	close(sock);
 	return true;
 }
 
@@ -485,6 +533,7 @@ static void queue_run(struct live *l)
 		bool deletes = w->m.h.op == SUP_DELETE;
 		bool answered = w->m.h.op == SUP_CLAIM   ? waiter_claim(l, w, &blocked)
 		                : w->m.h.op == SUP_SLEEP ? waiter_sleep(l, w)
+		                : w->m.h.op == SUP_FILES ? waiter_files(l, w)
 		                                         : waiter_delete(l, w);
 		next = TAILQ_NEXT(w, link);
 		if (!answered)
@@ -606,6 +655,7 @@ void live_request(struct live *l, uint32_t gateway, const union message *m)
 	case SUP_CLAIM:
 	case SUP_SLEEP:
 	case SUP_DELETE:
+	case SUP_FILES:
 		request_queued(l, gateway, m);
 		break;
 	case SUP_CANCEL:
@@ -678,6 +728,10 @@ void live_control(struct live *l, uint64_t id)
 	TAILQ_FOREACH(c, &l->containers, link)
 	if (c->generation == id)
 		break;
+	if (!c && worker_control(l, id)) {
+		queue_run(l);
+		return;
+	}
 	if (!c || c->sb.control < 0)
 		return;
 	struct fail f;
@@ -717,6 +771,10 @@ bool live_reaped(struct live *l, pid_t pid)
 	TAILQ_FOREACH(c, &l->containers, link)
 	if (c->sb.pid == pid)
 		break;
+	if (!c && worker_reaped(l, pid)) {
+		queue_run(l);
+		return true;
+	}
 	if (!c)
 		return pool_reaped(l, pid);
 	c->sb.pid = 0;
@@ -805,7 +863,7 @@ static uint64_t queue_due(const struct live *l)
 
 int live_tick(struct live *l)
 {
-	uint64_t now = clock_mono_ms(), due;
+	uint64_t now = clock_mono_ms(), due, workers;
 	struct container *c, *next;
 	bool removed = false;
 	room_check(l, now);
@@ -813,10 +871,13 @@ int live_tick(struct live *l)
 		next = TAILQ_NEXT(c, link);
 		removed |= container_tick(l, c, now);
 	}
+	removed |= workers_tick(l, now, &workers);
 	if (removed || queue_due(l) <= now)
 		queue_run(l);
 	now = clock_mono_ms();
 	due = queue_due(l);
+	if (workers < due)
+		due = workers;
 	TAILQ_FOREACH(c, &l->containers, link)
 	if (container_due(l, c) < due)
 		due = container_due(l, c);
@@ -868,6 +929,7 @@ struct live *live_new(
 	TAILQ_INIT(&l->containers);
 	TAILQ_INIT(&l->queue);
 	pool_open(l);
+	workers_open(l);
 	return l;
 }
 
@@ -878,12 +940,13 @@ void live_stop(struct live *l)
 	TAILQ_FOREACH(c, &l->containers, link)
 	container_end(l, c, SUP_END_ASKED);
 	pool_close(l);
+	workers_stop(l);
 	queue_run(l);
 }
 
 bool live_empty(const struct live *l)
 {
-	return TAILQ_EMPTY(&l->containers) && l->pool.maker.pid == 0;
+	return TAILQ_EMPTY(&l->containers) && l->pool.maker.pid == 0 && workers_empty(l);
 }
 
 struct live *live_free(struct live *l)

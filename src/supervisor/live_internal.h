@@ -1,5 +1,5 @@
 /*
- * The table of live containers as live.c and pool.c share it; nobody else includes this.
+ * The table of live containers as live.c, pool.c and worker.c share it; nobody else includes this.
  */
 #ifndef BRIG_SUPERVISOR_LIVE_INTERNAL_H
 #define BRIG_SUPERVISOR_LIVE_INTERNAL_H
@@ -68,6 +68,15 @@ struct pool {
 	struct maker maker;
 };
 
+/* What worker.c knows. */
+struct worker;
+struct workers {
+	TAILQ_HEAD(, worker) list;
+	uint32_t n;
+	uint32_t held;    /* homes without a user that something still holds */
+	uint64_t look_ms; /* when to look at those again */
+};
+
 struct live {
 	struct sandbox_host *host;
 	const struct sup_config *cfg;
@@ -84,6 +93,7 @@ struct live {
 	bool deletes_wait;
 	bool stopping;
 	struct pool pool;
+	struct workers workers;
 };
 
 /* live.c: an empty container in the table, in the state given. */
@@ -117,5 +127,26 @@ void pool_close(struct live *l);
 /* When there is a step to make: now or earlier, or UINT64_MAX. */
 uint64_t pool_due(const struct live *l, uint64_t now);
 void pool_step(struct live *l);
+
+/*
+ * worker.c: the processes that touch the files of containers for gateways, at most one for each.
+ */
+void workers_open(struct live *l);
+/* Of this key's worker, if there is one: it is on its way out; it takes requests. */
+bool worker_is_ending(const struct live *l, const uint8_t key[SUP_KEY_LEN]);
+bool worker_serves(const struct live *l, const uint8_t key[SUP_KEY_LEN]);
+/* Whether there is room for one more; if not one is ending by now, to make it. */
+bool worker_has_room(struct live *l);
+/* A new socket to the key's worker, which is started where there is none. 0 or -1 with f. */
+int worker_give(struct live *l, const uint8_t key[SUP_KEY_LEN], int *ret_sock, struct fail *f);
+/* Ends the key's worker; true while there still is one. */
+bool worker_end_key(struct live *l, const uint8_t key[SUP_KEY_LEN]);
+/* A control socket is readable; a child has ended. False: not a worker's. */
+bool worker_control(struct live *l, uint64_t id);
+bool worker_reaped(struct live *l, pid_t pid);
+/* Does what is due, and says when there is something again; true when one is out of the list. */
+bool workers_tick(struct live *l, uint64_t now, uint64_t *due);
+void workers_stop(struct live *l);
+bool workers_empty(const struct live *l);
 
 #endif

@@ -17,6 +17,8 @@ static size_t size_of_op(uint16_t op)
 		return sizeof(struct sup_key);
 	case SUP_KEEP:
 		return sizeof(struct sup_keep);
+	case SUP_FILES:
+		return sizeof(struct sup_files);
 	default:
 		return 0;
 	}
@@ -69,5 +71,7 @@ const char *message_check(const union message *m, size_t len, bool with_fds)
 		return claim_check(&m->claim);
 	if (m->h.op == SUP_KEEP && m->keep.keep_ms > 31 * DAY_MS)
 		return "keep_ms";
+	if (m->h.op == SUP_FILES && ((m->files.flags & ~SUP_FILES_CREATE) || m->files.pad))
+		return "flags";
 	return NULL;
 }

@@ -17,6 +17,7 @@ union message {
 	struct sup_hold hold;
 	struct sup_key key;
 	struct sup_keep keep;
+	struct sup_files files;
 	uint8_t bytes[SUP_MAX_MESSAGE];
 };
 

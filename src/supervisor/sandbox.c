@@ -15,55 +15,26 @@
  * The end: killing init ends its pid namespace, and the kernel lets init be reaped only when all
  * others in it are gone, and with them the mount namespace. What may lag is a cgroup or a loop
  * device in use for a moment longer; sandbox_remove is called until they are free, and only then is
- * the lease given back.
+ * the lease given back. (The device of a home that a worker has too is not waited for.)
  */
 #include "supervisor/sandbox.h"
 
 #include "base/str.h"
 #include "init/init_image.h"
 #include "packet/hurry.h"
+#include "supervisor/child.h"
 #include "supervisor/netns.h"
+#include "worker/worker_image.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x0010U
-#endif
-
-static int seal_init(void)
-{
-	_cleanup_close_ int fd = (int)syscall(
-	        SYS_memfd_create, "brig-init", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
-	if (fd < 0 && errno == EINVAL) /* before 6.3 all memfds may be executed */
-		fd = memfd_create("brig-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -errno;
-	for (size_t at = 0; at < init_image_len;) {
-		ssize_t n = write(fd, init_image + at, init_image_len - at);
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		at += n > 0 ? (size_t)n : 0;
-	}
-	/* Executable and not readable: else root of the sandbox, to whom it is mapped, owns
-	 * /proc/1's files. */
-	if (fchmod(fd, 0711) < 0 ||
-	        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) <
-	                0)
-		return -errno;
-	return steal_fd(fd);
-}
 
 int sandbox_host_open(const struct sup_config *cfg, struct sandbox_host *h, struct error *err)
 {
@@ -71,13 +42,16 @@ int sandbox_host_open(const struct sup_config *cfg, struct sandbox_host *h, stru
 	h->net_ns = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	if (h->net_ns < 0)
 		return error_errno(err, errno, "open /proc/self/ns/net");
-	h->init_image = seal_init();
-	if (h->init_image < 0)
-		return error_errno(err, -h->init_image, "put init in a memfd");
+	h->init_image = child_seal("brig-init", init_image, init_image_len);
+	h->worker_image = child_seal("brig-worker", worker_image, worker_image_len);
+	if (h->init_image < 0 || h->worker_image < 0)
+		return error_errno(err, h->init_image < 0 ? -h->init_image : -h->worker_image,
+		        "put init and worker in a memfd");
 	char score[16] = "";
 	sys_read_at(AT_FDCWD, "/proc/self/oom_score_adj", score, sizeof(score));
 	h->guarded = score[0] == '-';
-	h->leases = lease_table_new(cfg);
+	h->leases = lease_table_new(cfg, 0, cfg->n_leases);
+	h->worker_leases = lease_table_new(cfg, cfg->n_leases, cfg->n_workers);
 	return 0;
 }
 
@@ -85,87 +59,21 @@ void sandbox_host_close(struct sandbox_host *h)
 {
 	sys_close(&h->net_ns);
 	sys_close(&h->init_image);
+	sys_close(&h->worker_image);
 	h->leases = lease_table_free(h->leases);
-}
-
-struct child {
-	int attach[CGROUP_MAX_FDS];
-	int n_attach, n_before; /* those before the cgroup namespace is made */
-	int control;
-	int init_image;
-	bool report; /* send one byte once all groups are entered */
-};
-
-/* In the child, which shares nothing with us but read-only copies; every failure is an exit code
- * that says which step it was. */
-static _Noreturn void child_run(const struct child *c)
-{
-	char go;
-	sigset_t none;
-	/* Away from our terminal, which /dev/tty would be; and with no signal ignored, which exec
-	 * keeps. */
-	setsid();
-	for (int i = 1; i < NSIG; i++)
-		signal(i, SIG_DFL);
-	for (int i = 0; i < c->n_before; i++)
-		if (write(c->attach[i], "0", 1) != 1)
-			_exit(101);
-	if (unshare(CLONE_NEWCGROUP) < 0)
-		_exit(102);
-	for (int i = c->n_before; i < c->n_attach; i++)
-		if (write(c->attach[i], "0", 1) != 1)
-			_exit(103);
-	if (c->report && send(c->control, "e", 1, MSG_NOSIGNAL) != 1)
-		_exit(103);
-	if (recv(c->control, &go, 1, 0) != 1)
-		_exit(104);
-	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || setgroups(0, NULL) < 0)
-		_exit(105);
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-		_exit(106);
-	/* 10 and 11 keep clear of what is moved. */
-	int control = fcntl(c->control, F_DUPFD_CLOEXEC, 10),
-	    image = fcntl(c->init_image, F_DUPFD_CLOEXEC, 10);
-	if (control < 0 || image < 0 || dup2(control, INIT_CONTROL_FD) < 0 ||
-	        dup3(image, INIT_CONTROL_FD + 1, O_CLOEXEC) < 0)
-		_exit(107);
-	if (syscall(SYS_close_range, INIT_CONTROL_FD + 2, ~0U, 0) < 0 ||
-	        syscall(SYS_close_range, 0, 2, 0) < 0)
-		_exit(108);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	char title[] = "brig: init";
-	char *argv[] = {title, NULL}, *env[] = {NULL};
-	syscall(SYS_execveat, INIT_CONTROL_FD + 1, "", argv, env, AT_EMPTY_PATH);
-	_exit(109);
+	h->worker_leases = lease_table_free(h->worker_leases);
 }
 
 static int clone_child(struct sandbox_host *h, struct sandbox *sb, struct child *c, struct fail *f)
 {
 	_cleanup_close_ int group = cgroup_open_clone(&h->cgroup, sb->name);
-	struct clone_args args = {
-	        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS |
-	                 CLONE_PIDFD,
-	        .pidfd = (uintptr_t)&sb->pidfd,
-	        .exit_signal = SIGCHLD,
-	};
-	if (group >= 0) {
-		args.flags |= CLONE_INTO_CGROUP;
-		args.cgroup = (uint64_t)group;
-	} else if (h->cgroup.mode != INIT_CG_V1) {
+	if (group < 0 && h->cgroup.mode != INIT_CG_V1)
 		return fail_set(f, SUP_E_SYSTEM, errno, "open cgroup");
-	}
 	if (netns_enter(h->net_ns, f) < 0)
 		return -1;
-	long pid = syscall(SYS_clone3, &args, sizeof(args));
-	if (pid == 0)
-		child_run(c);
-	int errnum = errno;
+	int r = child_clone(c, group, CLONE_NEWIPC | CLONE_NEWUTS, &sb->pid, &sb->pidfd, f);
 	netns_leave(h->net_ns);
-	if (pid < 0)
-		return fail_set(f, SUP_E_SYSTEM, errnum, "clone");
-	sb->pid = (pid_t)pid;
-	return 0;
+	return r;
 }
 
 /* Waits for the child's report. Only our own few lines run in it by now, so this ends soon or the
@@ -189,7 +97,10 @@ static int start_child(struct sandbox_host *h, struct sandbox *sb, struct fail *
 		return fail_set(f, SUP_E_SYSTEM, errno, "socketpair");
 	sb->control = pair[0];
 	struct child c = {.control = pair[1],
-	        .init_image = h->init_image,
+	        .extra = -1,
+	        .image = h->init_image,
+	        .owner = sup_uid_lease(h->cfg, sb->lease),
+	        .title = "brig: init",
 	        .report = cgroup_needs_entry(&h->cgroup)};
 	int r = c.n_attach = cgroup_open_attach(&h->cgroup, sb->name, c.attach, f);
 	c.n_before = c.n_attach - (h->cgroup.ns_delegate ? 1 : 0);
@@ -223,11 +134,7 @@ static int send_setup(struct sandbox_host *h, struct sandbox *sb, struct fail *f
 
 int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
 {
-	*sb = (struct sandbox){.pidfd = -1,
-	        .control = -1,
-	        .userns = -1,
-	        .home = IMAGE_NONE,
-	        .scratch = IMAGE_NONE};
+	*sb = (struct sandbox){.pidfd = -1, .control = -1, .userns = -1, .scratch = IMAGE_NONE};
 	str_format(sb->name, sizeof(sb->name), "c%llu", (unsigned long long)number);
 	if (lease_take(h->leases, &sb->lease, f) < 0)
 		return -1;
@@ -375,7 +282,7 @@ bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
 	sys_close(&sb->userns);
 	if (sb->pid > 0)
 		return false;
-	bool home = image_release(&sb->home), scratch = image_release(&sb->scratch);
+	bool home = disk_home_release(h->disk, &sb->home), scratch = image_release(&sb->scratch);
 	if (sb->has_cgroup && cgroup_remove(&h->cgroup, sb->name) == 0)
 		sb->has_cgroup = false;
 	if (!home || !scratch || sb->has_cgroup)

@@ -19,10 +19,10 @@ struct sandbox_host {
 	const struct sup_config *cfg;
 	struct cgroup_host cgroup;
 	struct disk *disk;
-	struct lease_table *leases;
-	int init_image; /* sealed memfd */
-	int net_ns;     /* the host's */
-	bool guarded;   /* the kernel was told to spare us when memory runs out */
+	struct lease_table *leases, *worker_leases;
+	int init_image, worker_image; /* sealed memfds */
+	int net_ns;                   /* the host's */
+	bool guarded;                 /* the kernel was told to spare us when memory runs out */
 };
 
 struct sandbox {
@@ -38,7 +38,8 @@ struct sandbox {
 	} stage; /* what init has said */
 	bool has_lease, has_cgroup, has_root;
 	uint32_t lease;
-	struct image home, scratch;
+	struct home *home; /* NULL: none */
+	struct image scratch;
 };
 
 struct sandbox_spec {

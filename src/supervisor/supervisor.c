@@ -356,7 +356,8 @@ static int config_check(const struct sup_config *c, struct error *err)
 	if (c->gateways < 1 || c->gateways > SUP_MAX_GATEWAYS)
 		return error_param(err, ERR_INVALID, "workers", "from 1 to %d", SUP_MAX_GATEWAYS);
 	/* The last lease must end below 2^32 − 1, which is no id, and 0 belongs to the host. */
-	uint64_t end = (uint64_t)c->id_base + 131072 + (uint64_t)c->n_leases * 65536;
+	uint64_t end =
+	        (uint64_t)c->id_base + 131072 + ((uint64_t)c->n_leases + c->n_workers) * 65536;
 	if (c->id_base < 65536 || end >= UINT32_MAX)
 		return error_param(err, ERR_INVALID, "ids.base", "id ranges do not fit");
 	if (!c->sandbox)
@@ -369,6 +370,9 @@ static int config_check(const struct sup_config *c, struct error *err)
 		return error_param(err, ERR_INVALID, "container.home", "from 16 MiB to 16 TiB");
 	if (c->scratch_mib < 16 || c->scratch_mib > 1 << 24)
 		return error_param(err, ERR_INVALID, "container.scratch", "from 16 MiB to 16 TiB");
+	if (c->n_workers > SUP_MAX_WORKERS)
+		return error_param(
+		        err, ERR_INVALID, "workers of files", "at most %d", SUP_MAX_WORKERS);
 	if (c->pool > SUP_MAX_POOL)
 		return error_param(err, ERR_INVALID, "container.pool", "at most %d", SUP_MAX_POOL);
 	if (c->sleep_after_ms > 366ULL * 86400000 || c->grace_ms > 86400000)
@@ -481,7 +485,7 @@ int supervisor_run(
 	        .spawn_ctx = ctx,
 	        .epoll = -1,
 	        .signal_pipe = {-1, -1},
-	        .host = {.init_image = -1, .net_ns = -1}};
+	        .host = {.init_image = -1, .worker_image = -1, .net_ns = -1}};
 	for (int i = 0; i < CGH_N; i++)
 		s->host.cgroup.parent[i] = s->host.cgroup.root[i] = -1;
 	for (int i = 0; i < SUP_MAX_GATEWAYS; i++)

@@ -16,6 +16,7 @@
 #define SUP_MAX_IMAGES   16
 #define SUP_MAX_GATEWAYS 64
 #define SUP_MAX_POOL     64
+#define SUP_MAX_WORKERS  64
 
 enum sup_cgroup_choice { SUP_CG_AUTO, SUP_CG_FORCE_V1 };
 
@@ -24,8 +25,10 @@ struct sup_config {
 	char data[4096];                  /* data folder, absolute */
 	char images[SUP_MAX_IMAGES][256]; /* file names in <data>/images; "" ends the table */
 	uint32_t id_base;                 /* ids.base */
-	uint32_t n_leases;                /* how many ranges of 65,536 ids may be given out */
-	uint32_t gateways;                /* 1 … SUP_MAX_GATEWAYS */
+	uint32_t n_leases;   /* how many ranges of 65,536 ids may be given out to sandboxes */
+	uint32_t n_workers;  /* most file workers at once, each with a range behind those; 0: none
+	                      */
+	uint32_t gateways;   /* 1 … SUP_MAX_GATEWAYS */
 	uint32_t live;       /* most live containers; 0: from memory (DESIGN section 8) */
 	uint32_t pool;       /* sandboxes made ahead of use; a quarter of live at most; 0: none */
 	uint32_t memory_mib; /* default of a container */
@@ -33,6 +36,7 @@ struct sup_config {
 	uint32_t home_mib;
 	uint32_t scratch_mib;
 	uint64_t sleep_after_ms; /* 0: never */
+	uint32_t worker_idle_ms; /* a file worker ends so long after its last request; 0: 30,000 */
 	uint64_t grace_ms;
 	bool sandbox; /* false: `sandbox: off`, claims fail with SUP_E_SYSTEM "sandbox: off" */
 	bool durable_power;
@@ -92,14 +96,14 @@ struct sup_check {
  * the number of rows written (at most max). */
 int supervisor_check_host(const struct sup_config *cfg, struct sup_check *rows, int max);
 
-/* A fault of the running kernel, by its number only: a distribution may have fixed it under an older
- * one. */
+/* A fault of the running kernel, by its number only: a distribution may have fixed it under an
+ * older one. */
 #define SUP_MAX_FAULTS  32
 #define SUP_RELEASE_MAX 65
 struct sup_fault {
 	const char *cve, *what; /* static text */
 	bool shut;              /* what a container may call does not lead there */
-	char fixed[24];         /* the release that has the fix, of the same series if there is one */
+	char fixed[24]; /* the release that has the fix, of the same series if there is one */
 };
 enum sup_kernel { SUP_KERNEL_NO_FAULT, SUP_KERNEL_FAULTY, SUP_KERNEL_UNKNOWN };
 enum sup_kernel supervisor_check_kernel(

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,6 +78,19 @@ int sys_map_ids(pid_t pid, uint32_t inside, uint32_t outside)
 		return r;
 	str_format(name, sizeof(name), "/proc/%d/gid_map", (int)pid);
 	return sys_write_at(AT_FDCWD, name, map);
+}
+
+/*
+ * By the system call, since libc's function would do the same to all threads. Changing the effective
+ * id takes the effective capabilities; the file system id of root gives those for files back, which
+ * entering a control group needs, and coming back gives all.
+ */
+int sys_make_for(uid_t user)
+{
+	if (syscall(SYS_setresuid, -1, user, -1) < 0)
+		return -errno;
+	syscall(SYS_setfsuid, 0);
+	return 0;
 }
 
 /* The process that a namespace is made with; it waits to be killed. It shares the supervisor's

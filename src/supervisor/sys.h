@@ -40,6 +40,14 @@ int sys_send(int sock, const void *data, size_t len, const int *fds, size_t n_fd
 /* A user namespace that maps ids [inside, inside + 65536) to [outside, …) for users and groups; it
  * holds no process. Returns its descriptor: for idmapped mounts. */
 int sys_userns(uint32_t inside, uint32_t outside);
+/*
+ * From now on, what this thread makes in the way of user namespaces belongs to that user, in whose
+ * name the kernel counts what is used in them: inotify instances and watches, bytes of message
+ * queues, pending signals, locked memory. Made by root, all of them together would have what one
+ * user may, and root of the host with them. Nobody may run outside with such an id. With 0 it is
+ * root again.
+ */
+int sys_make_for(uid_t user);
 /* Writes both id maps of a process that was just cloned into a new user namespace. */
 int sys_map_ids(pid_t pid, uint32_t inside, uint32_t outside);
 

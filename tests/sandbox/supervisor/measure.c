@@ -157,7 +157,8 @@ static void parts(int rounds)
 	uint8_t key[SUP_KEY_LEN] = {1};
 	for (int i = 0; i < rounds; i++) {
 		struct cgroup_limits limits = {1 << 30, 512, 1000};
-		struct image home = IMAGE_NONE, scratch = IMAGE_NONE;
+		struct home *home = NULL;
+		struct image scratch = IMAGE_NONE;
 		char name[16];
 		int mnt, top, tree;
 		bool created;
@@ -191,14 +192,14 @@ static void parts(int rounds)
 		start = now_us();
 		close(mnt);
 		close(top);
-		while (!image_release(&home) || !image_release(&scratch))
+		while (!disk_home_release(d, &home) || !image_release(&scratch))
 			sched_yield();
 		add(&gone, start);
 		start = now_us();
 		assert_int_equal(disk_home_mount(d, key, storage, &home, &mnt, &created, &f), 0);
 		add(&again, start);
 		close(mnt);
-		while (!image_release(&home))
+		while (!disk_home_release(d, &home))
 			sched_yield();
 		disk_home_delete(d, key);
 		start = now_us();

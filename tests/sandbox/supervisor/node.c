@@ -162,7 +162,8 @@ void node_make(struct node *n)
 	n->cfg.cgroups = mode && strcmp(mode, "v1") == 0 ? SUP_CG_FORCE_V1 : SUP_CG_AUTO;
 	/* Two test programs at once must not count each other's processes. */
 	n->cfg.id_base = 2500000000u + (uint32_t)((getpid() + 31 * made) % 1021) * 24 * 65536;
-	n->cfg.n_leases = 6; /* up to 22 fit */
+	n->cfg.n_leases = 6; /* up to 22 fit, with those of workers */
+	n->cfg.n_workers = 4;
 	n->cfg.gateways = 1;
 	n->cfg.live = 6;
 	n->cfg.memory_mib = 256;
@@ -416,7 +417,7 @@ int node_logged(const struct node *n, const char *text)
 
 void node_each_process(const struct node *n, bool (*call)(void *ctx, pid_t pid), void *ctx)
 {
-	uid_t low = sup_uid_lease(&n->cfg, 0), high = sup_uid_lease(&n->cfg, n->cfg.n_leases);
+	uid_t low = sup_uid_lease(&n->cfg, 0), high = sup_uid_lease(&n->cfg, n->cfg.n_leases + n->cfg.n_workers);
 	DIR *dir = opendir("/proc");
 	struct dirent *e;
 	while ((e = readdir(dir))) {
