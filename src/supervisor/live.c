@@ -10,7 +10,8 @@
  * worker. Whenever anything
  * changes the whole queue is looked at again from its front (queue_run): each request looks at the
  * table as it stands, so there is no other hand-over between them, and who came first is served
- * first. The queue is bounded.
+ * first. The queue is bounded, and what requests change is looked at once for all that came in one
+ * turn of the loop.
  *
  * The pool (pool.c) makes sandboxes ahead, as containers without a name in state POOLED; a claim
  * that finds one there gives it a name and goes on from STARTING, as one that it made itself.
@@ -526,6 +527,7 @@ static void queue_run(struct live *l)
 	struct waiter *w, *next;
 	if (l->host && !TAILQ_EMPTY(&l->queue))
 		l->room = disk_room(l->host->disk);
+	l->changed = false;
 	l->deletes_wait = false;
 	TAILQ_FOREACH(w, &l->queue, link)
 	l->deletes_wait = l->deletes_wait || w->m.h.op == SUP_DELETE;
@@ -573,7 +575,7 @@ static void request_queued(struct live *l, uint32_t gateway, const union message
 	w->deadline_ms = clock_mono_ms() + (m->h.op == SUP_CLAIM ? m->claim.wait_ms : END_LIMIT_MS);
 	TAILQ_INSERT_TAIL(&l->queue, w, link);
 	l->n_waiting++;
-	queue_run(l);
+	l->changed = true;
 }
 
 static void request_cancel(struct live *l, uint32_t gateway, uint32_t seq)
@@ -609,7 +611,7 @@ static void request_release(struct live *l, uint32_t gateway, uint64_t id)
 	TAILQ_FOREACH(h, &c->holds, link)
 	if (h->id == id && h->gateway == gateway) {
 		hold_end(l, c, h);
-		queue_run(l);
+		l->changed = true;
 		return;
 	}
 }
@@ -624,7 +626,7 @@ static void request_keep(struct live *l, uint32_t gateway, const struct sup_keep
 	c->keep_ms = m->keep_ms ? clock_mono_ms() + m->keep_ms : 0;
 	container_settle(l, c);
 	answer_done(l, gateway, m->h.seq);
-	queue_run(l);
+	l->changed = true;
 }
 
 static void request_status(struct live *l, uint32_t gateway, const struct sup_key *m)
@@ -872,7 +874,7 @@ int live_tick(struct live *l)
 		removed |= container_tick(l, c, now);
 	}
 	removed |= workers_tick(l, now, &workers);
-	if (removed || queue_due(l) <= now)
+	if (removed || l->changed || queue_due(l) <= now)
 		queue_run(l);
 	now = clock_mono_ms();
 	due = queue_due(l);

@@ -91,6 +91,8 @@ struct live {
 	/* As this run of the queue found it, since the queue may be long. */
 	enum disk_room room;
 	bool deletes_wait;
+	bool changed; /* a request has changed something that the queue has not been looked at for
+	               */
 	bool stopping;
 	struct pool pool;
 	struct workers workers;

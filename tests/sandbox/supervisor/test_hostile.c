@@ -520,7 +520,8 @@ static void takes_all(void **state)
 	assert_int_equal(r.failed.why, SUP_E_CAPACITY);
 	assert_string_equal(r.failed.step, "no room");
 	node_key_op(&n, 0, SUP_DELETE, "h1", &r);
-	assert_int_equal(r.h.op, SUP_DONE);
+	if (r.h.op == SUP_FAILED)
+		fail_msg("delete: %u, %s", r.failed.why, r.failed.step);
 	kill(n.gateway[1], SIGKILL);
 	node_take_gateway(&n);
 	late.wait_ms = 10000;
@@ -532,6 +533,8 @@ static void takes_all(void **state)
 	for (uint32_t i = 0; i < n.cfg.live; i++) {
 		str_format(name, sizeof(name), "h%u", i);
 		node_key_op(&n, 0, SUP_SLEEP, i + 1 < n.cfg.live ? name : "late", &r);
+		if (r.h.op == SUP_FAILED)
+			fail_msg("sleep of %s: %u, %s", name, r.failed.why, r.failed.step);
 		assert_int_equal(r.h.op, SUP_DONE);
 	}
 	finish_good(&n);
