@@ -360,7 +360,7 @@ static void created(struct job *j, const uint8_t key[SUP_KEY_LEN])
 		container_ask_status(j->g->containers, key, on_status, j);
 }
 
-static void on_attached(void *ctx, const struct error *err)
+static void on_saved(void *ctx, const struct error *err)
 {
 	struct job *j = ctx;
 	uint8_t key[SUP_KEY_LEN];
@@ -371,6 +371,41 @@ static void on_attached(void *ctx, const struct error *err)
 	}
 	key_of(j, j->row.id, key);
 	created(j, key);
+}
+
+static void on_attached(void *ctx, const struct error *err)
+{
+	struct job *j = ctx;
+	uint8_t key[SUP_KEY_LEN];
+
+	if (err != NULL || j->g->saving == NULL) {
+		on_saved(j, err);
+		return;
+	}
+	key_of(j, j->row.id, key);
+	saving_changed(j->g->saving, key);
+	saving_settle(j->g->saving, key, on_saved, j);
+}
+
+static void on_home(void *ctx, const struct error *err)
+{
+	struct job *j = ctx;
+	uint8_t key[SUP_KEY_LEN];
+
+	if (err != NULL) {
+		job_fail(j, err);
+		return;
+	}
+	key_of(j, j->row.id, key);
+	documents_attach_copy(j->attach, key, on_attached, j);
+}
+
+static void attach(struct job *j, const uint8_t key[SUP_KEY_LEN])
+{
+	if (j->g->saving == NULL)
+		on_home(j, NULL);
+	else
+		saving_prepare(j->g->saving, key, on_home, j);
 }
 
 static void job_done(void *arg)
@@ -386,7 +421,7 @@ static void job_done(void *arg)
 	switch (j->op) {
 	case JOB_CREATE:
 		if (j->attach != NULL)
-			documents_attach_copy(j->attach, key, on_attached, j);
+			attach(j, key);
 		else
 			created(j, key);
 		break;

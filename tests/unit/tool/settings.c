@@ -5,6 +5,7 @@
 #include "json/json.h"
 #include "tool/tool.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define AUTO  "\"environment\":{\"type\":\"container_auto\""
@@ -157,15 +158,35 @@ static void wrong_ids(void **state)
 	        "tools[2].parameters.environment.container_id", "container_reference");
 }
 
+#define ID5 "\"f\",\"f\",\"f\",\"f\",\"f\""
+
+static void files(void **state)
+{
+	static const char *const bad[] = {"\"f\"", "{}", "[1]", "[\"f\",null]", "7",
+	        "[" ID5 "," ID5 "," ID5 "," ID5 ",\"f\"]"};
+	struct shell_settings s =
+	        takes("brig:shell", "{" AUTO ",\"file_ids\":[\"or_file_1\",\"\"]}}");
+	char text[512];
+
+	assert_int_equal(s.n_file_ids, 2);
+	s = takes("openrouter:shell", "{" NAMED ",\"container_id\":\"x\",\"file_ids\":[" ID5 "," ID5
+	                              "," ID5 "," ID5 "]}}");
+	assert_int_equal(s.n_file_ids, 20);
+	assert_int_equal(takes("openrouter:shell", "{" AUTO ",\"file_ids\":[]}}").n_file_ids, 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(text, sizeof(text), "{" AUTO ",\"file_ids\":%s}}", bad[i]);
+		refuses(text, ERR_INVALID, "tools[2].parameters.environment.file_ids",
+		        "at most 20");
+	}
+}
+
 /* Understood, and not offered yet: nobody must believe to have it. */
 static void not_yet(void **state)
 {
 	refuses("{\"environment\":{\"type\":\"local\"}}", ERR_UNSUPPORTED,
 	        "tools[2].parameters.environment.type", "not offered");
-	refuses("{" AUTO ",\"file_ids\":[]}}", ERR_UNSUPPORTED,
-	        "tools[2].parameters.environment.file_ids", "not offered yet");
 	refuses("{\"file_ids\":[\"f\"]}", ERR_UNSUPPORTED, "tools[2].parameters.file_ids",
-	        "not offered yet");
+	        "inside \"environment\"");
 	refuses("{" NAMED ",\"container_id\":\"x\",\"keep_running\":true}}", ERR_UNSUPPORTED,
 	        "tools[2].parameters.environment.keep_running", "not offered yet");
 	refuses("{\"keep_running\":false}", ERR_UNSUPPORTED, "tools[2].parameters.keep_running",
@@ -228,6 +249,7 @@ int main(void)
 	        cmocka_unit_test(everything),
 	        cmocka_unit_test(wrong_values),
 	        cmocka_unit_test(wrong_ids),
+	        cmocka_unit_test(files),
 	        cmocka_unit_test(not_yet),
 	        cmocka_unit_test(keys_beside_parameters),
 	        cmocka_unit_test(little_memory),
