@@ -124,8 +124,7 @@ static const struct field container_fields[] = {
         {"durability", FIELD_CUSTOM, 0, 0, 0, "crash",
                 "crash: files survive brig's death; power: the machine's too", read_durability},
         {"saving", FIELD_CUSTOM, 0, 0, 0, "image",
-                "image: files stay in the home's image here; blob: they are saved to blob too",
-                read_saving},
+                "image: only in the home's image here; blob: saved to blobs too", read_saving},
         {"price_per_second", FIELD_MONEY, AT(price_per_second), 0, 0, "0.0001", "dollars", NULL},
 };
 #undef AT
