@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PROBE_SECONDS 10
+#define PROBE_SECONDS 20
 
 static unsigned long expected[PROBE_ARGS];
 static char **arguments;

@@ -7,7 +7,7 @@
 
 #include "supervisor/sandbox.h"
 
-#define SCRATCH_STEP_MS 10000 /* most that one step may take */
+#define SCRATCH_STEP_MS 20000 /* most that one step may take */
 
 struct scratch {
 	struct sandbox_host *host;

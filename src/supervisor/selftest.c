@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "probe/probe_image.h"
+#include "supervisor/child.h"
 #include "supervisor/image.h"
 #include "supervisor/scratch.h"
 
@@ -26,16 +27,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x0010U
-#endif
 
 #define STDIN_PROGRAM "/proc/self/fd/0"
 #define QUIET_MS      25 /* a frozen container that writes nothing for so long stands still */
@@ -293,18 +288,13 @@ static void probe_all(struct selftest *t)
 
 /* ---- around them ---- */
 
+/* A guest's program may be read by itself, unlike init's. */
 static int seal_program(void)
 {
-	_cleanup_close_ int fd = (int)syscall(
-	        SYS_memfd_create, "brig-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
-	if (fd < 0 && errno == EINVAL) /* before 6.3 all memfds may be executed */
-		fd = memfd_create("brig-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0 || write(fd, probe_image, probe_image_len) != (ssize_t)probe_image_len ||
-	        fchmod(fd, 0555) < 0 ||
-	        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) <
-	                0)
-		return -errno;
-	return steal_fd(fd);
+	_cleanup_close_ int fd = child_seal("brig-probe", probe_image, probe_image_len);
+	if (fd < 0)
+		return fd;
+	return fchmod(fd, 0555) < 0 ? -errno : steal_fd(fd);
 }
 
 static int start_both(struct selftest *t, struct fail *f)
