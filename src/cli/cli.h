@@ -57,6 +57,8 @@ int cli_serve(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_ask(int argc, char **argv);
 int cli_ps(int argc, char **argv);
+int cli_files(int argc, char **argv);
+int cli_rm(int argc, char **argv);
 int cli_image(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_selftest(int argc, char **argv);

@@ -6,9 +6,11 @@
 #include "json/json.h"
 
 #include <curl/curl.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { MAX_ERROR_BODY = 1024 * 1024 };
 
@@ -77,6 +79,8 @@ struct transfer {
 	struct error *err;
 	int failed; /* what fn gave back */
 	struct buf error_body;
+	struct client_upload *upload;
+	void (*progress)(void *ctx, uint64_t done, uint64_t total);
 };
 
 static size_t on_body(char *data, size_t size, size_t n, void *ctx)
@@ -94,9 +98,54 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 	return t->failed < 0 ? 0 : n;
 }
 
-static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+static int on_progress(
+        void *ctx, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
 {
+	const struct transfer *t = ctx;
+
+	if (t->progress && t->upload)
+		t->progress(t->ctx, (uint64_t)up, (uint64_t)up_total);
+	else if (t->progress)
+		t->progress(t->ctx, (uint64_t)down, (uint64_t)down_total);
 	return caught != 0;
+}
+
+static size_t copy_from(struct str part, uint64_t at, char *out, size_t room)
+{
+	size_t n = part.n - (size_t)at;
+
+	n = n < room ? n : room;
+	memcpy(out, part.p + at, n);
+	return n;
+}
+
+/* The next bytes of an upload's head, file and tail. */
+static size_t on_send(char *out, size_t size, size_t n, void *ctx)
+{
+	struct transfer *t = ctx;
+	struct client_upload *u = t->upload;
+	size_t room = size * n, got = 0;
+	ssize_t r = 0;
+
+	if (u->sent < u->head.n) {
+		got = copy_from(u->head, u->sent, out, room);
+		u->sent += got;
+		return got;
+	}
+	/* A signal ends a read that waits. */
+	while (u->tail.n > 0 && (r = read(u->file, out, room)) < 0 && errno == EINTR && !caught)
+		;
+	if (r < 0 && !caught)
+		t->failed = error_errno(t->err, errno, "reading the file");
+	if (r < 0)
+		return CURL_READFUNC_ABORT;
+	got = (size_t)r;
+	if (got == 0) {
+		got = copy_from(u->tail, 0, out, room);
+		u->tail = (struct str){u->tail.p + got, u->tail.n - got};
+	}
+	u->sent += got;
+	return got;
 }
 
 /* The server's own words: error.message of every dialect's envelope. */
@@ -108,6 +157,7 @@ static int status_error(struct transfer *t, long status)
 	                : status == 403 ? ERR_PERMISSION
 	                : status == 404 ? ERR_NOT_FOUND
 	                : status == 409 ? ERR_CONFLICT
+	                : status == 413 ? ERR_TOO_LARGE
 	                : status == 429 ? ERR_RATE
 	                : status < 500  ? ERR_INVALID
 	                                : ERR_UNAVAILABLE;
@@ -126,15 +176,83 @@ static int finish(struct transfer *t, CURLcode code, const struct client *c)
 
 	if (t->failed < 0)
 		return t->failed;
-	if (code == CURLE_ABORTED_BY_CALLBACK)
+	if (code == CURLE_ABORTED_BY_CALLBACK || (code != CURLE_OK && caught))
 		return error_set(t->err, ERR_CANCELED, "interrupted");
+	curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+	if (t->upload && status >= 300) /* refused before all of it was sent */
+		return status_error(t, status);
 	if (code == CURLE_COULDNT_CONNECT)
 		return error_set(t->err, ERR_UNAVAILABLE, "no server answers at %.200s", c->url);
 	if (code != CURLE_OK)
 		return error_set(
 		        t->err, ERR_UNAVAILABLE, "%.200s: %s", c->url, curl_easy_strerror(code));
-	curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
 	return status >= 200 && status <= 299 ? 0 : status_error(t, status);
+}
+
+static void set_upload(struct transfer *t, struct curl_slist **headers)
+{
+	const struct client_upload *u = t->upload;
+	char type[256];
+
+	str_format(type, sizeof(type), "Content-Type: %s", u->content_type);
+	*headers = curl_slist_append(*headers, type);
+	curl_easy_setopt(t->curl, CURLOPT_POST, 1L);
+	curl_easy_setopt(t->curl, CURLOPT_READFUNCTION, on_send);
+	curl_easy_setopt(t->curl, CURLOPT_READDATA, t);
+	if (u->size < 0)
+		*headers = curl_slist_append(*headers, "Transfer-Encoding: chunked");
+	else
+		curl_easy_setopt(t->curl, CURLOPT_POSTFIELDSIZE_LARGE,
+		        (curl_off_t)(u->head.n + u->tail.n) + (curl_off_t)u->size);
+}
+
+/* body: of t without an upload. */
+static int perform(const struct client *c, struct transfer *t, const char *method, const char *path,
+        struct str body)
+{
+	struct curl_slist *headers = NULL;
+	_cleanup_buf_ struct buf url = BUF_INIT(65536);
+	char authorization[4300];
+	CURLcode code;
+	int r;
+
+	buf_printf(&url, "%s%s", c->url, path);
+	if (buf_error(&url))
+		return error_set(t->err, ERR_INVALID, "the path is too long");
+	t->curl = curl_easy_init();
+	if (!t->curl)
+		return error_set(t->err, ERR_NOMEM, "no memory");
+	str_format(authorization, sizeof(authorization), "Authorization: Bearer %s", c->key);
+	headers = curl_slist_append(headers, authorization);
+	if (body.p)
+		headers = curl_slist_append(headers, "Content-Type: application/json");
+	if (t->upload)
+		set_upload(t, &headers);
+	else
+		headers = curl_slist_append(headers, "Expect:");
+	curl_easy_setopt(t->curl, CURLOPT_URL, buf_cstr(&url));
+	curl_easy_setopt(t->curl, CURLOPT_CUSTOMREQUEST, method);
+	curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(t->curl, CURLOPT_PROXY, "");
+	curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT, 10L);
+	if (body.p) {
+		curl_easy_setopt(t->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
+		curl_easy_setopt(t->curl, CURLOPT_POSTFIELDS, body.p);
+	}
+	curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, on_body);
+	curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t);
+	curl_easy_setopt(t->curl, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(t->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+	curl_easy_setopt(t->curl, CURLOPT_XFERINFODATA, t);
+	code = curl_easy_perform(t->curl);
+	r = finish(t, code, c);
+	curl_slist_free_all(headers);
+	curl_easy_cleanup(t->curl);
+	buf_free(&t->error_body);
+	mem_wipe(authorization, sizeof(authorization));
+	return r;
 }
 
 int client_request(const struct client *c, const char *method, const char *path, struct str body,
@@ -142,42 +260,22 @@ int client_request(const struct client *c, const char *method, const char *path,
 {
 	struct transfer t = {
 	        .fn = fn, .ctx = ctx, .err = err, .error_body = BUF_INIT(MAX_ERROR_BODY)};
-	struct curl_slist *headers = NULL;
-	char url[4096], authorization[4300];
-	CURLcode code;
-	int r;
 
-	t.curl = curl_easy_init();
-	if (!t.curl)
-		return error_set(err, ERR_NOMEM, "no memory");
-	str_format(url, sizeof(url), "%s%.1500s", c->url, path);
-	str_format(authorization, sizeof(authorization), "Authorization: Bearer %s", c->key);
-	headers = curl_slist_append(headers, authorization);
-	if (body.p)
-		headers = curl_slist_append(headers, "Content-Type: application/json");
-	headers = curl_slist_append(headers, "Expect:");
-	curl_easy_setopt(t.curl, CURLOPT_URL, url);
-	curl_easy_setopt(t.curl, CURLOPT_CUSTOMREQUEST, method);
-	curl_easy_setopt(t.curl, CURLOPT_HTTPHEADER, headers);
-	curl_easy_setopt(t.curl, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(t.curl, CURLOPT_PROXY, "");
-	curl_easy_setopt(t.curl, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(t.curl, CURLOPT_CONNECTTIMEOUT, 10L);
-	if (body.p) {
-		curl_easy_setopt(t.curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
-		curl_easy_setopt(t.curl, CURLOPT_POSTFIELDS, body.p);
-	}
-	curl_easy_setopt(t.curl, CURLOPT_WRITEFUNCTION, on_body);
-	curl_easy_setopt(t.curl, CURLOPT_WRITEDATA, &t);
-	curl_easy_setopt(t.curl, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(t.curl, CURLOPT_XFERINFOFUNCTION, on_progress);
-	code = curl_easy_perform(t.curl);
-	r = finish(&t, code, c);
-	curl_slist_free_all(headers);
-	curl_easy_cleanup(t.curl);
-	buf_free(&t.error_body);
-	mem_wipe(authorization, sizeof(authorization));
-	return r;
+	return perform(c, &t, method, path, body);
+}
+
+int client_transfer(const struct client *c, const struct client_call *call, struct error *err)
+{
+	struct transfer t = {
+	        .fn = call->fn,
+	        .ctx = call->ctx,
+	        .err = err,
+	        .error_body = BUF_INIT(MAX_ERROR_BODY),
+	        .upload = call->upload,
+	        .progress = call->progress,
+	};
+
+	return perform(c, &t, call->method, call->path, (struct str){NULL, 0});
 }
 
 static int collect(void *ctx, const char *data, size_t n, struct error *err)

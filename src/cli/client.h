@@ -7,6 +7,7 @@
 #include "base/str.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct client {
 	char url[2048]; /* no slash at the end */
@@ -29,7 +30,25 @@ typedef int (*client_data_fn)(void *ctx, const char *data, size_t n, struct erro
  */
 int client_request(const struct client *c, const char *method, const char *path, struct str body,
         client_data_fn fn, void *ctx, struct error *err);
-/* The same into a buffer. */
+/* A body that is read while it is sent: head, the file, tail. */
+struct client_upload {
+	const char *content_type;
+	struct str head, tail;
+	int file;
+	int64_t size;  /* of the file; -1: unknown */
+	uint64_t sent; /* of the three together: start with 0 */
+};
+struct client_call {
+	const char *method, *path;
+	struct client_upload *upload;
+	client_data_fn fn;
+	/* Called often. total: bytes, 0 where that is not known. NULL: not at all. */
+	void (*progress)(void *ctx, uint64_t done, uint64_t total);
+	void *ctx; /* of both */
+};
+/* The same as client_request(), for what is long. */
+int client_transfer(const struct client *c, const struct client_call *call, struct error *err);
+/* client_request() into a buffer. */
 int client_fetch(const struct client *c, const char *method, const char *path, struct str body,
         struct buf *out, struct error *err);
 

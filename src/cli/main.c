@@ -21,11 +21,12 @@ static const struct cli_command commands[] = {
         {"run", "run a command in a sandbox of a running server", cli_run},
         {"ask", "ask a model, with a shell at hand", cli_ask},
         {"ps", "list containers", cli_ps},
+        {"files", "list, get, put, promote or remove a container's files", cli_files},
+        {"rm", "remove containers with their files", cli_rm},
         {"image", "make or list the root file systems of sandboxes", cli_image},
         {"doctor", "say what this machine offers for sandboxes", cli_doctor},
         {"selftest", "say whether sandboxes hold what they promise here", cli_selftest},
         {"version", "print the version", cli_version},
-        {"files", NULL, later},
         {"keys", NULL, later},
         {"logs", NULL, later},
 };

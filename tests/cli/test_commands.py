@@ -27,8 +27,8 @@ def brig(server, *args, **more):
 
 # ---- usage ----
 
-COMMANDS = ["serve", "run", "ask", "ps", "image", "doctor", "selftest", "version"]
-LATER = ["files", "keys", "logs"]
+COMMANDS = ["serve", "run", "ask", "ps", "files", "rm", "image", "doctor", "selftest", "version"]
+LATER = ["keys", "logs"]
 
 
 def test_help_lists_what_works_and_nothing_else():
@@ -62,6 +62,12 @@ def test_each_command_has_help_and_refuses_what_it_does_not_know(command):
     (["run", "--container", "a/b", "true"], b"brig: --container must be 1 to 40"),
     (["run", "--container", "a" * 41, "true"], b"brig: --container must be 1 to 40"),
     (["ask", "model"], b"brig: ask needs a model and a text"),
+    (["files"], b"brig: files needs one of ls, get, put, promote, rm"),
+    (["files", "frob", "box"], b"brig: files needs one of ls, get, put, promote, rm"),
+    (["files", "ls"], b"brig: files ls takes CONTAINER"),
+    (["files", "get", "box"], b"brig: files get takes CONTAINER PATH"),
+    (["files", "put", "box", "a", "b", "c"], b"brig: files put takes CONTAINER FILE"),
+    (["rm"], b"brig: rm needs a container"),
     (["image"], b"brig: image needs one of build, list"),
     (["image", "frob"], b"brig: image needs one of build, list"),
     *[([name], b"brig %s: not in this version" % name.encode()) for name in LATER],
