@@ -122,8 +122,7 @@ static void hold_free(struct container_hold *h)
 		event_free(h->readable);
 	if (h->failed != NULL)
 		event_free(h->failed);
-	if (h->channel >= 0)
-		close(h->channel);
+	hurry_close(&h->channel);
 	*h->link = h->next;
 	if (h->next != NULL)
 		h->next->link = h->link;
@@ -259,8 +258,7 @@ static void on_claimed(struct container_client *c, const struct sup_claimed *m, 
 	struct error e;
 
 	if (h == NULL) { /* released before the answer came */
-		if (channel >= 0)
-			close(channel);
+		hurry_close(&channel);
 		send_release(c, m->hold);
 		return;
 	}
@@ -427,6 +425,8 @@ struct container_client *container_client_new(
 {
 	struct container_client *c = mem_alloc(sizeof(*c));
 
+	if (hurry_open() < 0)
+		BUG("no timer");
 	c->base = base;
 	c->fd = fd;
 	c->handler = *h;
@@ -534,9 +534,7 @@ void container_release(struct container_hold *h)
 		 * freeze what is left. */
 		if (h->readable != NULL)
 			event_free(steal(h->readable));
-		if (h->channel >= 0)
-			close(h->channel);
-		h->channel = -1;
+		hurry_close(&h->channel);
 		send_release(c, h->hold);
 	} else if (!c->lost && h->unsent == NULL) {
 		const struct sup_simple m = {{SUP_CANCEL, sizeof(m), h->seq}};

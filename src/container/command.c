@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define AFTER_END_MS 100
@@ -132,6 +133,22 @@ static void pipes_discard(struct command *c)
 enum read_result { READ_EMPTY, READ_MORE, READ_END, READ_GONE };
 
 /* Reads a bounded amount. READ_GONE: a callback ended the command. */
+/*
+ * Reads without waiting, whatever the pipe's other end has made of its flags: a guest that has
+ * taken init over may clear O_NONBLOCK at any time. So the bytes are moved to a pipe of our own
+ * first.
+ */
+static ssize_t pipe_take(int pipe, char *data, size_t size)
+{
+	static int own[2] = {-1, -1};
+
+	if (own[0] < 0 && pipe2(own, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -1;
+	ssize_t n = splice(pipe, NULL, own[1], NULL, size, SPLICE_F_NONBLOCK);
+
+	return n <= 0 ? n : read(own[0], data, (size_t)n);
+}
+
 static enum read_result pipe_read(struct command *c, int which)
 {
 	struct container_hold *h = c->hold;
@@ -140,7 +157,7 @@ static enum read_result pipe_read(struct command *c, int which)
 	bool freed = false;
 
 	for (int i = 0; i < READ_STEPS; i++) {
-		ssize_t n = read(c->pipe[which], data, sizeof(data));
+		ssize_t n = pipe_take(c->pipe[which], data, sizeof(data));
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -237,9 +254,13 @@ static bool on_started(struct container_hold *h, const struct init_id *m, const 
 {
 	struct command *c = command_by_id(h, m->id);
 	struct error e;
+	struct stat st;
 
 	if (c == NULL || c->started)
 		return false;
+	for (int i = 0; fds != NULL && i < 2; i++)
+		if (fstat(fds[i], &st) < 0 || !S_ISFIFO(st.st_mode))
+			return false;
 	c->started = true;
 	if (fds == NULL) {
 		/* This process had no room for the pipes. */
@@ -262,12 +283,15 @@ static bool on_started(struct container_hold *h, const struct init_id *m, const 
 	return true;
 }
 
-static void on_done(struct container_hold *h, const struct init_done *m)
+static bool on_done(struct container_hold *h, const struct init_done *m)
 {
 	struct command *c = command_by_id(h, m->id);
 
+	if (m->outcome < INIT_EXITED || m->outcome > INIT_KILLED ||
+	        m->code > (m->outcome == INIT_SIGNALED ? 64 : 255))
+		return false;
 	if (c == NULL || c->done)
-		return;
+		return true;
 	c->done = true;
 	c->end = (struct command_end){
 	        .outcome = (enum init_outcome)m->outcome,
@@ -285,40 +309,42 @@ static void on_done(struct container_hold *h, const struct init_done *m)
 
 	evtimer_add(c->after_end, &later);
 	command_drain(c);
+	return true;
 }
 
 static void on_refused(struct container_hold *h, const struct init_refused *m)
 {
 	struct command *c = command_by_id(h, m->id);
 	char step[sizeof(m->step) + 1] = "";
+	int errnum = (int)(m->errnum & 0xfff);
 	struct error e;
 
 	if (c == NULL)
 		return;
-	memcpy(step, m->step, sizeof(m->step));
-	if (c->kill_asked && m->errnum == ECANCELED) { /* it was killed while it waited its turn */
+	for (size_t i = 0; i < sizeof(m->step) && m->step[i] >= ' ' && m->step[i] <= '~'; i++)
+		step[i] = m->step[i];
+	if (c->kill_asked && errnum == ECANCELED) { /* it was killed while it waited its turn */
 		c->end = (struct command_end){.outcome = INIT_KILLED, .code = SIGKILL};
 		command_finish(c, NULL);
 		return;
 	}
 	if (strcmp(step, "cwd") == 0)
 		error_set(&e, ERR_INVALID, "The working directory cannot be entered: %s.",
-		        strerror((int)m->errnum));
+		        strerror(errnum));
 	else if (strcmp(step, "user") == 0)
 		error_set(&e, ERR_INVALID, "There is no such user in the container.");
 	else if (strcmp(step, "exec") == 0)
-		error_set(&e, ERR_INVALID, "The program cannot be started: %s.",
-		        strerror((int)m->errnum));
-	else if (strcmp(step, "fork") == 0 && (m->errnum == EAGAIN || m->errnum == ENOMEM))
+		error_set(&e, ERR_INVALID, "The program cannot be started: %s.", strerror(errnum));
+	else if (strcmp(step, "fork") == 0 && (errnum == EAGAIN || errnum == ENOMEM))
 		error_set(&e, ERR_CAPACITY,
 		        "The container's own processes leave no room for another one (%s).",
-		        m->errnum == EAGAIN ? "limit of processes" : "limit of memory");
+		        errnum == EAGAIN ? "limit of processes" : "limit of memory");
 	else if (strcmp(step, "queue") == 0)
 		error_set(&e, ERR_CAPACITY, "too many commands wait in this container");
-	else if (m->errnum == EMFILE || m->errnum == ENFILE || m->errnum == ETOOMANYREFS)
+	else if (errnum == EMFILE || errnum == ENFILE || errnum == ETOOMANYREFS)
 		error_no_files(&e);
 	else
-		error_errno(&e, (int)m->errnum, "the command could not be started (%s)", step);
+		error_errno(&e, errnum, "the command could not be started (%s)", step);
 	command_finish(c, &e);
 }
 
@@ -340,8 +366,8 @@ static bool dispatch(
 	if (n_fds != 0)
 		return false;
 	if (m->h.op == INIT_DONE && n == sizeof(m->done))
-		on_done(h, &m->done);
-	else if (m->h.op == INIT_REFUSED && n == sizeof(m->refused))
+		return on_done(h, &m->done);
+	if (m->h.op == INIT_REFUSED && n == sizeof(m->refused))
 		on_refused(h, &m->refused);
 	else
 		return false;
@@ -367,7 +393,7 @@ void hold_channel_ready(struct container_hold *h)
 			continue;
 		}
 		for (size_t k = 0; k < n_fds; k++)
-			close(fds[k]);
+			hurry_close(&fds[k]);
 		hold_channel_broken(h);
 		return;
 	}
@@ -382,9 +408,7 @@ void hold_channel_broken(struct container_hold *h)
 	h->freed = &freed;
 	if (h->readable != NULL)
 		event_free(steal(h->readable));
-	if (h->channel >= 0)
-		close(h->channel);
-	h->channel = -1;
+	hurry_close(&h->channel);
 	error_set(&e, ERR_IO, "the sandbox ended while the command ran");
 	str_copy(e.type, sizeof(e.type), STR("init"));
 	while (!freed && h->commands != NULL) {

@@ -5,6 +5,7 @@
 #include "container/container.h"
 
 #include "base/mem.h"
+#include "packet/hurry.h"
 
 #include <sys/queue.h>
 

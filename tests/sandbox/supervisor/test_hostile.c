@@ -5,16 +5,15 @@
  */
 #include "node.h"
 
+#include "unit/hostile.h"
 #include "unit/unit.h"
 
 #include "base/str.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -25,7 +24,6 @@
 /* Gateway 0 is well; each of the others may die four times before that ends the server. */
 #define HOSTILE   31
 #define GATEWAYS  (HOSTILE + 1)
-#define MAX_FDS   253 /* of one message: the kernel's own limit */
 #define SERVED_MS 5000
 #define GROWN_KIB 3072
 
@@ -146,26 +144,6 @@ static void finish_good(struct node *n)
 
 /* ---- messages that end their gateway ---- */
 
-static void send_raw(int sock, const void *data, size_t len, const int *fds, size_t n_fds)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
-	} control = {0};
-	struct iovec iov = {(void *)(uintptr_t)data, len};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	if (n_fds) {
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		control.align.cmsg_level = SOL_SOCKET;
-		control.align.cmsg_type = SCM_RIGHTS;
-		control.align.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(&control.align), fds, n_fds * sizeof(int));
-	}
-	if (sendmsg(sock, &msg, MSG_NOSIGNAL) < 0)
-		fail_msg("sendmsg: %s", strerror(errno));
-}
-
 static struct {
 	uint32_t next;   /* gateway whose turn it is */
 	uint32_t killed; /* in all */
@@ -188,7 +166,7 @@ static void end_round(struct node *n)
 /* Sends what must end the gateway that sent it. */
 static void wrong_fds(struct node *n, const void *data, size_t len, const int *fds, size_t n_fds)
 {
-	send_raw(n->sock[hostile.next++], data, len, fds, n_fds);
+	hostile_send(n->sock[hostile.next++], data, len, fds, n_fds);
 	hostile.killed++;
 	if (hostile.next <= HOSTILE)
 		return;
@@ -320,45 +298,6 @@ static void wrong_fields(void **state)
 
 /* ---- descriptors ---- */
 
-/* A TCP socket whose last close waits for a minute: its data finds no reader. */
-static int make_lingering(void)
-{
-	static int listener = -1, unread[512];
-	static size_t n_unread;
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(at);
-	int small = 4096, sock;
-	char data[65536] = "";
-	struct linger linger = {1, 60};
-	if (listener < 0) {
-		listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
-		assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
-		assert_int_equal(listen(listener, 16), 0);
-	}
-	assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
-	sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(connect(sock, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_true(n_unread < 512);
-	unread[n_unread] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	assert_true(unread[n_unread++] >= 0);
-	assert_int_equal(setsockopt(sock, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
-	while (send(sock, data, sizeof(data), MSG_DONTWAIT) > 0)
-		;
-	return sock;
-}
-
-/* A socket with such a one unread in it. */
-static int make_nested(void)
-{
-	int pair[2], inner = make_lingering();
-	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	send_raw(pair[0], "x", 1, &inner, 1);
-	close(inner);
-	close(pair[0]);
-	return pair[1];
-}
-
 static int make_kind(int kind, const struct node *n)
 {
 	switch (kind) {
@@ -373,9 +312,9 @@ static int make_kind(int kind, const struct node *n)
 	case 4:
 		return fcntl(n->sock[hostile.next], F_DUPFD_CLOEXEC, 3); /* a circle */
 	case 5:
-		return make_lingering();
+		return hostile_lingering();
 	case 6:
-		return make_nested();
+		return hostile_nested();
 	default:
 		return -1;
 	}
@@ -388,8 +327,8 @@ static void wrong_descriptors(void **state)
 	for (int kind = 0; kind < 7; kind++)
 		for (int with = 0; with < 3; with++) {
 			struct sup_claim c = node_claim(&n, "x");
-			static const size_t counts[] = {1, 5, MAX_FDS};
-			int fds[MAX_FDS];
+			static const size_t counts[] = {1, 5, HOSTILE_MAX_FDS};
+			int fds[HOSTILE_MAX_FDS];
 			int one = make_kind(kind, &n);
 			assert_true(one >= 0);
 			for (size_t i = 0; i < counts[with]; i++)
@@ -404,8 +343,8 @@ static void wrong_descriptors(void **state)
 		}
 	/* more than are read before the gateway is dropped: they go with its socket */
 	for (int i = 0; i < 20; i++) {
-		int one = i % 2 ? make_lingering() : make_nested();
-		send_raw(n.sock[hostile.next], "x", 1, &one, 1);
+		int one = i % 2 ? hostile_lingering() : hostile_nested();
+		hostile_send(n.sock[hostile.next], "x", 1, &one, 1);
 		close(one);
 	}
 	wrong(&n, "x", 1);
