@@ -3,7 +3,8 @@
  *
  *     container_files.c           list, get, delete; finding the container
  *     container_files_content.c   GET …/content
- *     container_files_upload.c    POST
+ *     container_files_upload.c    POST of a file
+ *     container_files_attach.c    POST of the id of a document
  */
 #ifndef BRIG_GATEWAY_CONTAINER_FILES_H
 #define BRIG_GATEWAY_CONTAINER_FILES_H

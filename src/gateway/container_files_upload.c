@@ -225,6 +225,14 @@ static void on_found(void *ctx, const struct error *err)
 	        j->g->containers, j->sup_key, upload_expected(j->upload), on_created, j);
 }
 
+static bool is_json(struct str type)
+{
+	static const struct str json = {"application/json", 16};
+
+	return type.n >= json.n && str_ieq((struct str){type.p, json.n}, json) &&
+	       (type.n == json.n || strchr("; \t", type.p[json.n]) != NULL);
+}
+
 bool container_files_create(struct request *r, size_t *max_body)
 {
 	static const char *const fields[] = {"path", NULL};
@@ -232,6 +240,10 @@ bool container_files_create(struct request *r, size_t *max_body)
 	struct upload_job *j = mem_alloc(sizeof(*j));
 	const struct upload_handler h = {j, on_write, on_done};
 
+	if (is_json(http_request_header(r->x, "content-type"))) {
+		free(j);
+		return false;
+	}
 	*j = (struct upload_job){.g = r->g, .key = r->key, .under_v1 = r->under_v1, .fd = -1};
 	j->owner = (struct owner){NULL, on_gone, j};
 	buf_init(&j->path, WORKER_PATH_MAX);

@@ -66,6 +66,8 @@ int documents_attach_find(struct gateway *g, const struct config_key *key, const
  */
 void documents_attach_copy(struct documents_attach *a, const uint8_t container[SUP_KEY_LEN],
         documents_attach_fn then, void *ctx);
+/* Once it is copied: the path of the last document, in the home. */
+const char *documents_attach_path(const struct documents_attach *a);
 /* In any phase: then() is not called any more. Takes NULL; returns NULL. */
 struct documents_attach *documents_attach_free(struct documents_attach *a);
 

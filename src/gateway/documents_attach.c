@@ -68,6 +68,11 @@ int documents_attach_find(struct gateway *g, const struct config_key *key, const
 	return r;
 }
 
+const char *documents_attach_path(const struct documents_attach *a)
+{
+	return a->path;
+}
+
 struct documents_attach *documents_attach_free(struct documents_attach *a)
 {
 	if (a == NULL)

@@ -114,6 +114,7 @@ void containers_get(struct request *r);
 void containers_delete(struct request *r);
 void container_files_list(struct request *r);
 bool container_files_create(struct request *r, size_t *max_body); /* a route's begin() */
+void container_files_attach(struct request *r);
 void container_files_get(struct request *r);
 void container_files_delete(struct request *r);
 void container_files_content(struct request *r);

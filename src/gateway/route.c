@@ -42,7 +42,7 @@ static const struct route_entry routes[] = {
         {"GET", "/containers/{}", containers_get, NO_BODY, NULL},
         {"DELETE", "/containers/{}", containers_delete, NO_BODY, NULL},
         {"GET", "/containers/{}/files", container_files_list, NO_BODY, NULL},
-        {"POST", "/containers/{}/files", NULL, 0, container_files_create},
+        {"POST", "/containers/{}/files", container_files_attach, 65536, container_files_create},
         {"GET", "/containers/{}/files/{}", container_files_get, NO_BODY, NULL},
         {"DELETE", "/containers/{}/files/{}", container_files_delete, NO_BODY, NULL},
         {"GET", "/containers/{}/files/{}/content", container_files_content, NO_BODY, NULL},

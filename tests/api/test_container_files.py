@@ -472,7 +472,8 @@ def test_uploads_that_are_refused(client, box):
         check_error(answer, client.base)
         return answer
 
-    assert post(b"{}", {"Content-Type": "application/json"}).status == 415
+    assert post(b"{}", {"Content-Type": "text/plain"}).status == 415
+    assert post(b"{}", {"Content-Type": "application/jsonx"}).status == 415
     assert post(b"x", {"Content-Type": "multipart/form-data"}).status == 400
     assert post(b"").status == 400
     assert post(part("path", b"x") + b"--xyz--").error["param"] == "file"
@@ -674,6 +675,35 @@ def test_promote_speaks_the_callers_dialect_and_finds_only_files(client, v1, ser
     answer = client.post(files_path(box, "big", "/promote"))
     assert answer.status == 413, answer
     assert content(client, box, "big", 206, Range="bytes=-1").body == b"\0"
+
+
+# ---- a document into a container ----
+
+def document(client, name, data):
+    body = part("purpose", b"user_data") + part("file", data, name) + b"--xyz--\r\n"
+    made = client.request("POST", client.base + "/files", body, headers=FORM)
+    assert made.status == 200, made
+    return made.json["id"]
+
+
+def test_a_document_by_its_id(client, v1, server, box):
+    for api in (client, v1):
+        id = document(api, "table.csv", b"a,b\n1,2\n")
+        made = api.post(files_path(box), {"file_id": id})
+        assert made.status == 200, made
+        name = id[-8:] + "-table.csv"
+        assert made.json["path"] == name and made.json["object"] == "container.file" and made.json["bytes"] == 8
+        assert content(api, box, name).body == b"a,b\n1,2\n"
+    assert len(listing(client, box)) == 5
+    for body, param in (({}, "file_id"), ({"file_id": "or_file_none"}, "file_id"), ({"file_id": 5}, "file_id"),
+                        ({"file_id": id, "x": 1}, "x")):
+        answer = client.post(files_path(box), body)
+        assert answer.status == 400 and answer.error["param"] == param, answer
+    assert server.client("two").post(files_path(box), {"file_id": id}).status == 404
+    theirs = server.client("two")
+    theirs.run("own", "true")
+    assert theirs.post(files_path("own"), {"file_id": id}).status == 400
+    assert client.post(files_path("none-such"), {"file_id": id}).status == 404
 
 
 # ---- what the container is doing ----
