@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DAEMONS = 3, MOST_PROCESSES = 4096, CPU_WALL_MS = 100, CPU_SLACK_MS = 60 };
+enum { DAEMONS = 3, MOST_PROCESSES = 1024, CPU_WALL_MS = 100, CPU_SLACK_MS = 60 };
 
 static void sleep_ms(long ms)
 {
@@ -113,7 +113,7 @@ void load_cpu(unsigned long milli)
 int load_memory(void)
 {
 	/* Far beyond any limit of a self-test; stops there in case that nobody stops us. */
-	const size_t most = 512ul << 20, step = 1 << 20;
+	const size_t most = 256ul << 20, step = 1 << 20;
 	char *at = mmap(NULL, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)
