@@ -200,6 +200,7 @@ static void say_name(struct http_exchange *x, const char *filename)
 static void open_done(void *arg)
 {
 	struct content *c = arg;
+	char type[sizeof(c->d.mime) + 16];
 
 	c->busy = false;
 	if (c->x == NULL) {
@@ -213,7 +214,11 @@ static void open_done(void *arg)
 	say_name(c->x, c->d.filename);
 	/* It is a client's own content: no browser should make anything of it. */
 	http_response_header(c->x, "X-Content-Type-Options", "nosniff");
-	http_respond_start_length(c->x, 200, c->d.mime, c->size);
+	if (str_starts(str_of(c->d.mime), "text/"))
+		str_format(type, sizeof(type), "%s; charset=utf-8", c->d.mime);
+	else
+		str_copy(type, sizeof(type), str_of(c->d.mime));
+	http_respond_start_length(c->x, 200, type, c->size);
 	if (str_is(http_request_method(c->x), "HEAD"))
 		c->sent = c->size;
 	c->piece = mem_alloc(PIECE);

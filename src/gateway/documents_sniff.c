@@ -147,7 +147,8 @@ void documents_sniff_feed(struct sniff *s, struct str bytes)
 		}
 	if (!s->binary)
 		feed_text(s, bytes);
-	if (s->office == NULL && s->n_sample >= 2 && memcmp(s->sample, "PK", 2) == 0)
+	if (s->office == NULL && s->n_sample > 0 &&
+	        memcmp(s->sample, ZIP_LOCAL, s->n_sample < 4 ? s->n_sample : 4) == 0)
 		feed_zip(s, bytes);
 }
 

@@ -35,7 +35,7 @@ _Static_assert(N_STATEMENTS <= SQLITE_DOCUMENT_STATEMENTS, "room for every state
 static const char *const sql_of[N_STATEMENTS] = {
         [ST_CREATE] = "INSERT INTO documents (account, workspace, " COLUMNS ") VALUES "
                       "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-        [ST_USAGE] = "SELECT bytes FROM document_usage WHERE " SCOPE,
+        [ST_USAGE] = "SELECT bytes, n FROM document_usage WHERE " SCOPE,
         [ST_GET] = "SELECT " COLUMNS " FROM documents WHERE " SCOPE " AND id = ?3 AND " ALIVE,
         [ST_LIST_UP] = LIST "AND id > ?3 ORDER BY id LIMIT ?6",
         [ST_LIST_DOWN] = LIST "AND (?3 IS NULL OR id < ?3) ORDER BY id DESC LIMIT ?6",
@@ -51,8 +51,9 @@ static sqlite3_stmt *prepare(struct sqlite *q, enum statement which, struct erro
 	return sqlite_statement(q, &q->documents[which], sql_of[which], err);
 }
 
-static int usage_locked(
-        struct sqlite *q, const struct store_scope *scope, uint64_t *ret, struct error *err)
+/* Outputs are 0 before: a workspace without a row holds nothing. */
+static int usage_locked(struct sqlite *q, const struct store_scope *scope, uint64_t *ret_bytes,
+        uint64_t *ret_n, struct error *err)
 {
 	sqlite3_stmt *st = prepare(q, ST_USAGE, err);
 	int r = 0, step;
@@ -62,12 +63,12 @@ static int usage_locked(
 	sqlite_bind_str(st, 1, scope->account);
 	sqlite_bind_str(st, 2, scope->workspace);
 	step = sqlite3_step(st);
-	if (step == SQLITE_ROW)
-		*ret = (uint64_t)sqlite3_column_int64(st, 0);
-	else if (step == SQLITE_DONE)
-		*ret = 0;
-	else
+	if (step == SQLITE_ROW) {
+		*ret_bytes = (uint64_t)sqlite3_column_int64(st, 0);
+		*ret_n = (uint64_t)sqlite3_column_int64(st, 1);
+	} else if (step != SQLITE_DONE) {
 		r = sqlite_fail(q, "read usage", err);
+	}
 	sqlite_reset_statement(st);
 	return r;
 }
@@ -76,8 +77,32 @@ int sqlite_documents_usage(
         struct store *s, const struct store_scope *scope, uint64_t *ret, struct error *err)
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
+	uint64_t bytes = 0, n = 0;
+	int r = usage_locked(q, scope, &bytes, &n, err);
 
-	return usage_locked(q, scope, ret, err);
+	if (r == 0)
+		*ret = bytes;
+	return r;
+}
+
+static int check_quota(struct sqlite *q, const struct store_scope *scope, uint64_t more,
+        uint64_t quota, struct error *err)
+{
+	uint64_t used = 0, n = 0;
+	int r = usage_locked(q, scope, &used, &n, err);
+
+	if (r < 0)
+		return r;
+	if (n >= STORE_DOCUMENTS_MAX)
+		r = error_set(err, ERR_PERMISSION, "A workspace keeps at most %d files.",
+		        STORE_DOCUMENTS_MAX);
+	else if (used > quota || more > quota - used)
+		r = error_set(err, ERR_PERMISSION,
+		        "The workspace's storage is full: it may hold %llu bytes, and holds %llu.",
+		        (unsigned long long)quota, (unsigned long long)used);
+	if (r < 0 && err)
+		str_copy(err->type, sizeof(err->type), STR("storage_quota_exceeded"));
+	return r;
 }
 
 static int insert_locked(struct sqlite *q, const struct store_scope *scope,
@@ -104,19 +129,11 @@ int sqlite_documents_create(struct store *s, const struct store_scope *scope,
         struct error *err)
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
-	uint64_t used = 0;
 	int r = sqlite_begin(q, err);
 
 	if (r < 0)
 		return r;
-	r = usage_locked(q, scope, &used, err);
-	if (r == 0 && (used > quota || d->bytes > quota - used)) {
-		r = error_set(err, ERR_PERMISSION,
-		        "The workspace's storage is full: it may hold %llu bytes, and holds %llu.",
-		        (unsigned long long)quota, (unsigned long long)used);
-		if (err)
-			str_copy(err->type, sizeof(err->type), STR("storage_quota_exceeded"));
-	}
+	r = check_quota(q, scope, d->bytes, quota, err);
 	if (r == 0)
 		r = insert_locked(q, scope, d, err);
 	if (r >= 0)

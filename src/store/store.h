@@ -139,8 +139,9 @@ int store_call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, struc
 
 /* ---- documents ---- */
 
-#define STORE_FILENAME_MAX 1020 /* bytes: 255 characters */
-#define STORE_BLOB_MAX     200
+#define STORE_FILENAME_MAX  1020 /* bytes: 255 characters */
+#define STORE_BLOB_MAX      200
+#define STORE_DOCUMENTS_MAX 1000000 /* of one workspace, empty ones too */
 
 /*
  * A file that a workspace keeps. Ids are made so that they sort by the time of making; the content
@@ -166,7 +167,7 @@ typedef int store_do_fn(void *ctx, struct error *err);
  * Makes the row; fn, in the same transaction, makes the blob: whoever finds a blob without a row
  * meanwhile (store_document_blob_unused) finds it before or after both. Where either fails there is
  * no row. -ERR_PERMISSION, of type "storage_quota_exceeded", where the workspace would then hold
- * more than quota bytes.
+ * more than quota bytes, or STORE_DOCUMENTS_MAX documents already.
  */
 int store_document_create(struct store *s, const struct store_scope *scope,
         const struct store_document *d, uint64_t quota, store_do_fn *fn, void *ctx,

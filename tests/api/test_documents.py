@@ -48,6 +48,11 @@ def ids(answer):
     return [d["id"] for d in answer.json["data"]]
 
 
+@pytest.fixture(scope="module")
+def server(servers_1_and_3):
+    return servers_1_and_3
+
+
 @pytest.fixture
 def api(server):
     """The OpenRouter shape, in a workspace that is empty."""
@@ -421,6 +426,8 @@ def test_content(server, openai):
     assert answer.headers["content-disposition"] == "attachment; filename=\"w__rfel '.txt\"; filename*=UTF-8''w%C3%BCrfel%20%27.txt"
     head = openai.request("HEAD", "/v1/files/%s/content" % made["id"])
     assert head.status == 200 and head.headers["content-length"] == str(len(data)) and head.body == b""
+    plain = upload(openai, b"text", "a.txt", [("purpose", "batch")])
+    assert openai.get("/files/%s/content" % plain["id"]).headers["content-type"] == "text/plain; charset=utf-8"
     assert openai.get("/files/%s/content" % MISSING).status == 404
 
 

@@ -22,16 +22,17 @@ CREATE TABLE document_usage (
 	account   TEXT NOT NULL,
 	workspace TEXT NOT NULL,
 	bytes     INTEGER NOT NULL,
+	n         INTEGER NOT NULL,
 	PRIMARY KEY (account, workspace)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER documents_added AFTER INSERT ON documents BEGIN
-	INSERT INTO document_usage (account, workspace, bytes)
-	VALUES (new.account, new.workspace, new.bytes)
-	ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes;
+	INSERT INTO document_usage (account, workspace, bytes, n)
+	VALUES (new.account, new.workspace, new.bytes, 1)
+	ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes, n = n + 1;
 END;
 
 CREATE TRIGGER documents_removed AFTER DELETE ON documents BEGIN
-	UPDATE document_usage SET bytes = bytes - old.bytes
+	UPDATE document_usage SET bytes = bytes - old.bytes, n = n - 1
 	WHERE account = old.account AND workspace = old.workspace;
 END;

@@ -2,6 +2,7 @@
 #include "util.h"
 
 #include <pthread.h>
+#include <sqlite3.h>
 
 static const struct store_scope one = {{"acme", 4}, {"one", 3}};
 static const struct store_scope two = {{"acme", 4}, {"two", 3}};
@@ -160,6 +161,26 @@ static void test_quota(void **state)
 	assert_int_equal(store_document_delete(f->s, &one, STR("a"), 0, &got, NULL), 0);
 	assert_int_equal(create(f->s, &one, "c", 60, 100), 0);
 	assert_int_equal(usage(f->s, &one), 100);
+}
+
+/* Files without a byte count too. The number is set, since making them all takes a minute. */
+static void test_number(void **state)
+{
+	struct fixture *f = *state;
+	struct store_document got;
+	char sql[160];
+	sqlite3 *db;
+
+	assert_int_equal(create(f->s, &one, "a", 0, PLENTY), 0);
+	assert_int_equal(sqlite3_open(f->place.path, &db), SQLITE_OK);
+	snprintf(sql, sizeof(sql), "UPDATE document_usage SET n = n + %d", STORE_DOCUMENTS_MAX - 2);
+	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+	assert_int_equal(create(f->s, &one, "b", 0, PLENTY), 0);
+	assert_int_equal(create(f->s, &one, "c", 0, PLENTY), -ERR_PERMISSION);
+	assert_int_equal(create(f->s, &two, "c", 0, PLENTY), 0);
+	assert_int_equal(store_document_delete(f->s, &one, STR("a"), 0, &got, NULL), 0);
+	assert_int_equal(create(f->s, &one, "c", 0, PLENTY), 0);
 }
 
 struct racer {
@@ -375,6 +396,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_bad_arguments, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(test_blob_fails, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(test_quota, set_up, tear_down),
+	        cmocka_unit_test_setup_teardown(test_number, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(test_quota_race, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(test_pages, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(test_shared_blob, set_up, tear_down),
