@@ -87,7 +87,7 @@ static void test_none(void **state)
 	is(STR("\xed\xa0\x80"), NULL);
 	is(STR("\xc0\x80"), NULL);
 	is(STR("\x7f"
-	       "ELF\2\1"),
+	       "ELF\2\1\1\0"),
 	        NULL);
 	is(STR("PK\3\4\0\0"), NULL);
 	is(STR(ENTRY "wor"), NULL);
