@@ -453,6 +453,7 @@ struct container_client *container_client_free(struct container_client *c)
 		while (!LIST_EMPTY(&c->waiting[i]))
 			free(waiting_take(c, LIST_FIRST(&c->waiting[i])->seq));
 	container_links_free(c);
+	container_transfers_free(c);
 	unpost_all(&c->orders);
 	unpost_all(&c->slow);
 	unpost_all(&c->quick);
@@ -632,13 +633,13 @@ void container_order_keep(struct container_client *c, const uint8_t key[SUP_KEY_
 	ask(c, &m, fn, ctx);
 }
 
-void container_client_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN], bool create,
-        container_files_socket_fn fn, void *ctx)
+void container_client_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        uint32_t flags, container_files_socket_fn fn, void *ctx)
 {
 	const struct waiting how = {.files = fn, .ctx = ctx};
 	struct sup_files m = {.h = {SUP_FILES, sizeof(m), 0}};
 
-	m.flags = create ? SUP_FILES_CREATE : 0;
+	m.flags = flags;
 	memcpy(m.key, key, sizeof(m.key));
 	ask_with(c, &m, &how);
 }

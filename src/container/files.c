@@ -47,9 +47,7 @@ struct container_ask {
 		struct worker_path path;
 		struct worker_create create;
 		struct worker_link link;
-		struct worker_save save;
 	} message;
-	int pipe; /* that goes with it; -1: none */
 	char *path;
 	size_t path_len;
 	container_files_fn fn;
@@ -154,10 +152,6 @@ static void error_from_worker(
 	case EDQUOT:
 		container_error_home_full(e);
 		return;
-	case EBUSY:
-		error_set(e, ERR_UNAVAILABLE, "The container's files are being saved.");
-		e->retry_after_ms = 1000;
-		return;
 	case EMFILE:
 	case ENFILE:
 		error_set(e, ERR_UNAVAILABLE, "There are too many uploads to this container.");
@@ -188,8 +182,6 @@ static void ask_free(struct container_ask *a)
 		event_free(a->later);
 	if (a->fd >= 0)
 		close(a->fd);
-	if (a->pipe >= 0)
-		close(a->pipe);
 	buf_free(&a->paths);
 	free(a->files);
 	free(a->path);
@@ -359,10 +351,7 @@ static struct files_link *link_get(struct container_client *c, const uint8_t key
 
 static bool ask_may_repeat(const struct container_ask *a)
 {
-	bool piped = a->op == WORKER_SAVE || a->op == WORKER_RESTORE;
-
-	return !a->again && a->op != WORKER_LINK && a->op != WORKER_DROP &&
-	       (!piped || a->pipe >= 0);
+	return !a->again && a->op != WORKER_LINK && a->op != WORKER_DROP;
 }
 
 /* The connection has ended: what can is asked again, on the next one. */
@@ -601,10 +590,9 @@ static void on_alive(evutil_socket_t sock, short what, void *arg)
 		container_ask_stat(l->client, l->key, STR("x"), NULL, NULL);
 }
 
-static bool message_send(
-        struct files_link *l, const struct worker_header *h, struct str path, int pipe)
+static bool message_send(struct files_link *l, const struct worker_header *h, struct str path)
 {
-	if (socket_send(l->fd, h, h->size, path.p, path.n, &pipe, pipe >= 0 ? 1 : 0) == 0)
+	if (socket_send(l->fd, h, h->size, path.p, path.n, NULL, 0) == 0)
 		return true;
 	if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM) {
 		event_add(l->writable, NULL);
@@ -626,11 +614,8 @@ static void link_send(struct files_link *l)
 		if (l->n_sent >= SENT_MAX)
 			break;
 		a->message.h.seq = ++l->next_seq;
-		if (!message_send(l, &a->message.h, (struct str){a->path, a->path_len}, a->pipe))
+		if (!message_send(l, &a->message.h, (struct str){a->path, a->path_len}))
 			break;
-		if (a->pipe >= 0)
-			close(a->pipe); /* its end tells the other that the worker has gone */
-		a->pipe = -1;
 		a->sent = true;
 		l->n_sent++;
 	}
@@ -641,12 +626,7 @@ static void drop_send(struct files_link *l, uint64_t handle)
 {
 	struct worker_handle m = {.h = {WORKER_DROP, sizeof(m), ++l->next_seq}, .handle = handle};
 
-	message_send(l, &m.h, (struct str){NULL, 0}, -1);
-}
-
-static bool makes_home(const struct container_ask *a)
-{
-	return a->op == WORKER_CREATE || a->op == WORKER_RESTORE;
+	message_send(l, &m.h, (struct str){NULL, 0});
 }
 
 /* There is no home: a list of it is empty, a file is not there, and for a new one a home is made.
@@ -662,8 +642,8 @@ static void link_without_home(struct files_link *l, const struct error *err)
 		next = TAILQ_NEXT(a, link);
 		if (a->op == WORKER_LIST || a->op == WORKER_RECENT || a->op == WORKER_SYNC)
 			ask_end_later(a, c, NULL);
-		else if (!makes_home(a) || l->creating)
-			ask_end_later(a, c, makes_home(a) ? err : &e);
+		else if (a->op != WORKER_CREATE || l->creating)
+			ask_end_later(a, c, a->op == WORKER_CREATE ? err : &e);
 	}
 	if (TAILQ_EMPTY(&l->asks))
 		link_free(l);
@@ -712,10 +692,10 @@ static void link_request(struct files_link *l)
 	l->creating = false;
 	TAILQ_FOREACH(a, &l->asks, link)
 	{
-		if (makes_home(a))
+		if (a->op == WORKER_CREATE)
 			l->creating = true;
 	}
-	container_client_files(l->client, l->key, l->creating, on_files, l);
+	container_client_files(l->client, l->key, l->creating ? SUP_FILES_CREATE : 0, on_files, l);
 }
 
 static struct container_ask *ask_new(
@@ -727,7 +707,7 @@ static struct container_ask *ask_new(
 	a->message.h = (struct worker_header){(uint16_t)op, (uint16_t)size, 0};
 	a->fn = fn;
 	a->ctx = ctx;
-	a->fd = a->pipe = -1;
+	a->fd = -1;
 	a->limit = 1;
 	a->path_len = path.n;
 	if (path.n > 0)
@@ -825,27 +805,6 @@ struct container_ask *container_ask_create(struct container_client *c,
 	        ask_new(WORKER_CREATE, sizeof(a->message.create), (struct str){NULL, 0}, fn, ctx);
 
 	a->message.create.size = size;
-	return ask(c, key, a);
-}
-
-struct container_ask *container_ask_save(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
-        int pipe, int64_t same_before_ns, container_files_fn fn, void *ctx)
-{
-	struct container_ask *a =
-	        ask_new(WORKER_SAVE, sizeof(a->message.save), (struct str){NULL, 0}, fn, ctx);
-
-	a->pipe = pipe;
-	a->message.save.same_before_ns = same_before_ns;
-	return ask(c, key, a);
-}
-
-struct container_ask *container_ask_restore(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], int pipe, container_files_fn fn, void *ctx)
-{
-	struct container_ask *a = ask_new(
-	        WORKER_RESTORE, sizeof(struct worker_header), (struct str){NULL, 0}, fn, ctx);
-
-	a->pipe = pipe;
 	return ask(c, key, a);
 }
 

@@ -75,17 +75,6 @@ struct container_ask *container_ask_create(struct container_client *c,
  * has gone and the file with it (container_error_gone()), and fn is not called. */
 struct container_ask *container_upload_link(
         struct container_upload *u, struct str path, container_files_fn fn, void *ctx);
-/*
- * The whole home through a pipe (proto/tree.h; save.h is its other end): the writing end for save,
- * the reading end for restore, which makes a home where there is none. The pipe is taken over, and
- * closed here whatever comes of it. ERR_UNAVAILABLE: the worker does this already for another, or
- * has gone.
- */
-struct container_ask *container_ask_save(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
-        int pipe, int64_t same_before_ns, container_files_fn fn, void *ctx);
-struct container_ask *container_ask_restore(struct container_client *c,
-        const uint8_t key[SUP_KEY_LEN], int pipe, container_files_fn fn, void *ctx);
-
 /* The file is gone with its descriptor. Takes NULL; returns NULL. */
 struct container_upload *container_upload_drop(struct container_upload *u);
 

@@ -29,6 +29,7 @@ struct container_client {
 	LIST_HEAD(, container_hold) claims[CLIENT_BUCKETS];
 	struct container_hold *holds;  /* claimed or waiting, linked */
 	struct container_links *links; /* to workers; NULL until needed. files.c */
+	LIST_HEAD(, container_transfer) transfers;
 	bool lost;
 };
 
@@ -58,13 +59,14 @@ struct container_hold {
 void error_no_files(struct error *e);
 /* sock: to the container's worker, the callee's; -1 with err. */
 typedef void (*container_files_socket_fn)(void *ctx, int sock, const struct error *err);
-/* Exactly one callback, but for container_client_free(). create: a home is made where there is
- * none, rather than ERR_NOT_FOUND. */
-void container_client_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN], bool create,
-        container_files_socket_fn fn, void *ctx);
+/* Exactly one callback, but for container_client_free(). flags: SUP_FILES_… */
+void container_client_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
+        uint32_t flags, container_files_socket_fn fn, void *ctx);
 
 /* files.c */
 void container_links_free(struct container_client *c);
+/* transfer.c */
+void container_transfers_free(struct container_client *c);
 
 /* command.c */
 void hold_channel_ready(struct container_hold *h); /* the channel may be read */

@@ -17,8 +17,8 @@
 #include "gateway/saving.h"
 
 #include "base/id.h"
-#include "container/files.h"
 #include "container/save.h"
+#include "container/transfer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -276,7 +276,7 @@ static void halves_done(struct home *h)
 	}
 }
 
-static void on_worker(void *ctx, const struct container_files_result *r, const struct error *err)
+static void on_worker(void *ctx, const struct error *err)
 {
 	struct home *h = ctx;
 
@@ -311,9 +311,9 @@ static void transfer(struct home *h, pool_fn work)
 	h->halves = 2;
 	h->pipe = fds[saving ? 0 : 1];
 	if (saving)
-		container_ask_save(h->s->g->containers, h->key, fds[1], h->since_ns, on_worker, h);
+		container_send_home(h->s->g->containers, h->key, fds[1], h->since_ns, on_worker, h);
 	else
-		container_ask_restore(h->s->g->containers, h->key, fds[0], on_worker, h);
+		container_take_home(h->s->g->containers, h->key, fds[0], on_worker, h);
 	go(h, work, thread_done);
 }
 
@@ -434,13 +434,15 @@ static void look_done(struct home *h)
 static void look_work(void *arg)
 {
 	struct home *h = arg;
+	struct error e;
 	int64_t since = 0;
 
 	h->marked = mark_is_there(h);
 	if (!h->saved)
 		return;
-	if (save_since(h->s->g->blobs, h->key, &since, &h->err) < 0)
-		error_prefix(&h->err, "The container's saved files cannot be read");
+	if (save_since(h->s->g->blobs, h->key, &since, &e) < 0)
+		error_set(&h->err, ERR_UNAVAILABLE,
+		        "The container's saved files cannot be read: %s", e.text);
 	h->saved = since != 0;
 }
 

@@ -9,9 +9,10 @@
  * on no list is EPERM; one that is newer than this table is ENOSYS, so that a libc falls back as on
  * an older kernel; an entry by another architecture's table kills. forbid  arguments that are
  * refused on calls which base allows. Compared in their low 32 bits, since the kernel looks at no
- * more (so a high bit cannot slip one through). guest   takes clone3 away again, with ENOSYS, and filters of one's own.
- * Loaded by every command before exec. Being so small it costs a few microseconds where the whole
- * list would cost a third of a millisecond; base, loaded by init, binds the command all the same.
+ * more (so a high bit cannot slip one through). guest   takes clone3 away again, with ENOSYS, and
+ * filters of one's own. Loaded by every command before exec. Being so small it costs a few
+ * microseconds where the whole list would cost a third of a millisecond; base, loaded by init,
+ * binds the command all the same.
  *
  * UID_MARK stands where init's own id goes; init puts it in when it loads the filter.
  */
@@ -22,6 +23,7 @@
 #include <linux/seccomp.h>
 #include <seccomp.h>
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,9 +230,9 @@ static scmp_filter_ctx make_forbid(void)
 	/* TCP_ULP (kernel TLS) and UDP_ENCAP: whole protocol stacks behind a socket option. */
 	rule(ctx, eperm, "setsockopt", 2, is(1, LOW32, 6), is(2, LOW32, 31), none());
 	rule(ctx, eperm, "setsockopt", 2, is(1, LOW32, 17), is(2, LOW32, 100), none());
-	/* SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF: the machine code of such programs counts on no
-	 * container, and the whole machine has some 500 MB for it. Used up, no filter loads any more,
-	 * and so no command of anybody starts. */
+	/* SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF: the machine code of such programs counts on
+	 * no container, and the whole machine has some 500 MB for it. Used up, no filter loads any
+	 * more, and so no command of anybody starts. */
 	rule(ctx, eperm, "setsockopt", 2, is(1, LOW32, SOL_SOCKET), is(2, LOW32, 26), none());
 	rule(ctx, eperm, "setsockopt", 2, is(1, LOW32, SOL_SOCKET), is(2, LOW32, 51), none());
 	return ctx;
@@ -243,8 +245,8 @@ static scmp_filter_ctx make_guest(void)
 	check(ctx ? 0 : -ENOMEM, "seccomp_init");
 	check(seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS), "badarch");
 	rule(ctx, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, none(), none(), none());
-	/* Filters of one's own, for the reason that sockets have none; as from a kernel that is built
-	 * without. */
+	/* Filters of one's own, for the reason that sockets have none; as from a kernel that is
+	 * built without. */
 	rule(ctx, SCMP_ACT_ERRNO(EINVAL), "seccomp", 1, is(0, LOW32, SECCOMP_SET_MODE_FILTER),
 	        none(), none());
 	rule(ctx, SCMP_ACT_ERRNO(EINVAL), "prctl", 2, is(0, LOW32, PR_SET_SECCOMP),
@@ -253,11 +255,11 @@ static scmp_filter_ctx make_guest(void)
 }
 
 /*
- * worker  what a worker may call once it is confined: no path but through openat2, no new process,
- * no socket, no memory that can be executed. It meets no libc but ours, so what is not on the list
- * kills.
+ * worker  what a worker (saver: and one that saves) may call once it is confined: no path but
+ * through openat2, no new process, no socket, no memory that can be executed. It meets no libc but
+ * ours, so what is not on the list kills.
  */
-static scmp_filter_ctx make_worker(void)
+static scmp_filter_ctx make_worker(bool saver)
 {
 	static const char *const CALLS[] = {"brk", "clock_gettime", "close", "epoll_create1",
 	        "epoll_ctl", "epoll_pwait", "epoll_wait", "exit", "exit_group", "fallocate",
@@ -265,6 +267,9 @@ static scmp_filter_ctx make_worker(void)
 	        "getrandom", "linkat", "madvise", "mkdirat", "mremap", "munmap", "newfstatat",
 	        "openat2", "recvmsg", "renameat2", "restart_syscall", "rt_sigreturn", "sendmsg",
 	        "statx", "syncfs", "unlinkat"};
+	static const char *const SAVER[] = {"fchown", "fchownat", "fgetxattr", "flistxattr",
+	        "fsetxattr", "lseek", "pread64", "pwrite64", "read", "readlinkat", "symlinkat",
+	        "utimensat", "write"};
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
 
 	check(ctx ? 0 : -ENOMEM, "seccomp_init");
@@ -272,6 +277,8 @@ static scmp_filter_ctx make_worker(void)
 	check(seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2), "optimize");
 	for (size_t i = 0; i < sizeof CALLS / sizeof *CALLS; i++)
 		rule(ctx, SCMP_ACT_ALLOW, CALLS[i], 0, none(), none(), none());
+	for (size_t i = 0; saver && i < sizeof SAVER / sizeof *SAVER; i++)
+		rule(ctx, SCMP_ACT_ALLOW, SAVER[i], 0, none(), none(), none());
 	rule(ctx, SCMP_ACT_ALLOW, "mmap", 1, is(2, PROT_EXEC, 0), none(), none());
 	rule(ctx, SCMP_ACT_ALLOW, "mprotect", 1, is(2, PROT_EXEC, 0), none(), none());
 	return ctx;
@@ -316,7 +323,8 @@ int main(int argc, char **argv)
 	printf("/* Made by seccomp_gen.c. */\n");
 	printf("#include <linux/filter.h>\n\n");
 	if (argc == 2 && strcmp(argv[1], "worker") == 0) {
-		emit("worker", make_worker(), 0);
+		emit("worker", make_worker(false), 0);
+		emit("saver", make_worker(true), 0);
 		return fflush(stdout) || ferror(stdout);
 	}
 	printf("#define SECCOMP_UID_MARK 0x%08xu\n\n", UID_MARK);

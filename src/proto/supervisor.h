@@ -101,6 +101,8 @@ struct sup_files {
 };
 #define SUP_FILES_CREATE 1u /* make an empty home where there is none, rather than SUP_E_UNKNOWN   \
 	                     */
+#define SUP_FILES_TREE                                                                             \
+	2u /* a worker of its own for one WORKER_SAVE or WORKER_RESTORE, not a shared one */
 
 struct sup_keep {
 	struct sup_header h;

@@ -499,7 +499,10 @@ static bool waiter_files(struct live *l, struct waiter *w)
 		return refuse(l, w, SUP_E_STOPPING, "the server is going down");
 	if (delete_waits(l, key))
 		return wait_on(l, w, SUP_E_SYSTEM, "end of the last sandbox");
-	if (!worker_serves(l, key)) {
+	bool saver = w->m.files.flags & SUP_FILES_TREE;
+	if (saver && worker_saves(l, key))
+		return wait_on(l, w, SUP_E_CAPACITY, "end of the save before");
+	if (saver || !worker_serves(l, key)) {
 		if (!disk_home_exists(l->host->disk, key)) {
 			if (!(w->m.files.flags & SUP_FILES_CREATE))
 				return refuse(l, w, SUP_E_UNKNOWN, "no such container");
@@ -512,7 +515,7 @@ static bool waiter_files(struct live *l, struct waiter *w)
 		        !worker_has_room(l))
 			return wait_on(l, w, SUP_E_CAPACITY, "room for a file worker");
 	}
-	if (worker_give(l, key, &sock, &f) < 0) {
+	if (worker_give(l, key, saver, &sock, &f) < 0) {
 		answer_failed(l, w->gateway, w->m.h.seq, &f);
 		return true;
 	}

@@ -137,11 +137,15 @@ void workers_open(struct live *l);
 /* Of this key's worker, if there is one: it is on its way out; it takes requests. */
 bool worker_is_ending(const struct live *l, const uint8_t key[SUP_KEY_LEN]);
 bool worker_serves(const struct live *l, const uint8_t key[SUP_KEY_LEN]);
+/* A saver (SUP_FILES_TREE) of this key is at work, or on its way out. */
+bool worker_saves(const struct live *l, const uint8_t key[SUP_KEY_LEN]);
 /* Whether there is room for one more; if not one is ending by now, to make it. */
 bool worker_has_room(struct live *l);
-/* A new socket to the key's worker, which is started where there is none. 0 or -1 with f. */
-int worker_give(struct live *l, const uint8_t key[SUP_KEY_LEN], int *ret_sock, struct fail *f);
-/* Ends the key's worker; true while there still is one. */
+/* A new socket to the key's worker, which is started where there is none; with `saver` to a new one
+ * for this socket alone. 0 or -1 with f. */
+int worker_give(
+        struct live *l, const uint8_t key[SUP_KEY_LEN], bool saver, int *ret_sock, struct fail *f);
+/* Ends the key's worker and saver; true while there still is one. */
 bool worker_end_key(struct live *l, const uint8_t key[SUP_KEY_LEN]);
 /* A control socket is readable; a child has ended. False: not a worker's. */
 bool worker_control(struct live *l, uint64_t id);

@@ -71,7 +71,8 @@ const char *message_check(const union message *m, size_t len, bool with_fds)
 		return claim_check(&m->claim);
 	if (m->h.op == SUP_KEEP && m->keep.keep_ms > 31 * DAY_MS)
 		return "keep_ms";
-	if (m->h.op == SUP_FILES && ((m->files.flags & ~SUP_FILES_CREATE) || m->files.pad))
+	if (m->h.op == SUP_FILES &&
+	        ((m->files.flags & ~(SUP_FILES_CREATE | SUP_FILES_TREE)) || m->files.pad))
 		return "flags";
 	return NULL;
 }

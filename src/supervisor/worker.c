@@ -11,6 +11,10 @@
  * never ends by itself: if it has taken all that were given it is killed here, so no socket is lost
  * in between. When there are too many of them the one that was asked for least lately is killed.
  *
+ * Saving or making a home anew (SUP_FILES_TREE) is done by a worker of its own, a saver, which may
+ * do more and serves one request; there is one at most for a container, and it is not killed for
+ * room.
+ *
  * SERVING → ENDING (killed, or its control socket ended) → reaped, its group gone → out of the
  * list. A request for a worker that is ENDING waits in live.c's queue, and so does a claim that
  * would mount the home meanwhile: the worker's mount may be the last, and the kernel then writes
@@ -43,6 +47,7 @@ struct worker {
 	uint8_t key[SUP_KEY_LEN];
 	uint64_t id;
 	char name[CGROUP_NAME_MAX];
+	bool saver; /* does one save or restore and ends by itself */
 	bool ending, has_lease, has_group;
 	pid_t pid; /* 0: none, or reaped */
 	int pidfd, control;
@@ -52,11 +57,11 @@ struct worker {
 	struct home *home;
 };
 
-static struct worker *worker_find(const struct live *l, const uint8_t key[SUP_KEY_LEN])
+static struct worker *worker_find(const struct live *l, const uint8_t key[SUP_KEY_LEN], bool saver)
 {
 	struct worker *w;
 	TAILQ_FOREACH(w, &l->workers.list, link)
-	if (memcmp(w->key, key, SUP_KEY_LEN) == 0)
+	if (w->saver == saver && memcmp(w->key, key, SUP_KEY_LEN) == 0)
 		return w;
 	return NULL;
 }
@@ -113,8 +118,8 @@ static int clone_worker(struct live *l, struct worker *w, int control, int home,
 	        .extra = home,
 	        .image = l->host->worker_image,
 	        .owner = lease_uid(l->host->worker_leases, w->lease),
-	        .namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
-	        .title = "brig: worker"};
+	        .namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS};
+	str_copy(c.title, sizeof(c.title), w->saver ? STR("brig: saver") : STR("brig: worker"));
 	_cleanup_close_ int group = h->mode == INIT_CG_V1 ? -1 : cgroup_open_run(h, w->name);
 	if (group < 0 && h->mode != INIT_CG_V1)
 		return fail_set(f, SUP_E_SYSTEM, group, "open cgroup");
@@ -168,10 +173,11 @@ static int start(struct live *l, struct worker *w, struct fail *f)
 	return start_process(l, w, home, f);
 }
 
-static struct worker *worker_new(struct live *l, const uint8_t key[SUP_KEY_LEN], struct fail *f)
+static struct worker *worker_new(
+        struct live *l, const uint8_t key[SUP_KEY_LEN], bool saver, struct fail *f)
 {
 	struct worker *w = mem_alloc(sizeof(*w));
-	*w = (struct worker){.id = ++l->last_id, .pidfd = -1, .control = -1};
+	*w = (struct worker){.saver = saver, .id = ++l->last_id, .pidfd = -1, .control = -1};
 	memcpy(w->key, key, SUP_KEY_LEN);
 	str_format(w->name, sizeof(w->name), "w%llu", (unsigned long long)w->id);
 	TAILQ_INSERT_TAIL(&l->workers.list, w, link);
@@ -193,14 +199,19 @@ void workers_open(struct live *l)
 
 bool worker_is_ending(const struct live *l, const uint8_t key[SUP_KEY_LEN])
 {
-	const struct worker *w = worker_find(l, key);
-	return w && w->ending;
+	const struct worker *w = worker_find(l, key, false), *saver = worker_find(l, key, true);
+	return (w && w->ending) || (saver && saver->ending);
 }
 
 bool worker_serves(const struct live *l, const uint8_t key[SUP_KEY_LEN])
 {
-	const struct worker *w = worker_find(l, key);
+	const struct worker *w = worker_find(l, key, false);
 	return w && !w->ending;
+}
+
+bool worker_saves(const struct live *l, const uint8_t key[SUP_KEY_LEN])
+{
+	return worker_find(l, key, true);
 }
 
 bool worker_has_room(struct live *l)
@@ -212,7 +223,7 @@ bool worker_has_room(struct live *l)
 	{
 		if (w->ending)
 			return false;
-		if (!oldest || w->given_ms < oldest->given_ms)
+		if (!w->saver && (!oldest || w->given_ms < oldest->given_ms))
 			oldest = w;
 	}
 	if (oldest)
@@ -220,11 +231,12 @@ bool worker_has_room(struct live *l)
 	return false;
 }
 
-int worker_give(struct live *l, const uint8_t key[SUP_KEY_LEN], int *ret_sock, struct fail *f)
+int worker_give(
+        struct live *l, const uint8_t key[SUP_KEY_LEN], bool saver, int *ret_sock, struct fail *f)
 {
 	int pair[2];
-	struct worker *w = worker_find(l, key);
-	if (!w && !(w = worker_new(l, key, f)))
+	struct worker *w = saver ? NULL : worker_find(l, key, false);
+	if (!w && !(w = worker_new(l, key, saver, f)))
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return fail_set(f, SUP_E_SYSTEM, errno, "socketpair");
@@ -243,10 +255,11 @@ int worker_give(struct live *l, const uint8_t key[SUP_KEY_LEN], int *ret_sock, s
 
 bool worker_end_key(struct live *l, const uint8_t key[SUP_KEY_LEN])
 {
-	struct worker *w = worker_find(l, key);
-	if (w && !w->ending)
-		worker_end(l, w);
-	return w;
+	struct worker *both[] = {worker_find(l, key, false), worker_find(l, key, true)};
+	for (int i = 0; i < 2; i++)
+		if (both[i] && !both[i]->ending)
+			worker_end(l, both[i]);
+	return both[0] || both[1];
 }
 
 bool worker_control(struct live *l, uint64_t id)
@@ -263,7 +276,7 @@ bool worker_control(struct live *l, uint64_t id)
 	if (r == -EAGAIN)
 		return true;
 	bool sound = r > 0 && p.len == sizeof(msg) && !p.lost;
-	if (!sound)
+	if (!sound && !w->saver)
 		log_text(LOG_WARN, "worker_ended", "%s: %s", w->name,
 		        r > 0 ? "it broke the protocol" : "by itself");
 	if (!sound || msg.taken == w->given)
@@ -280,7 +293,7 @@ bool worker_reaped(struct live *l, pid_t pid)
 	if (!w || pid <= 0)
 		return false;
 	w->pid = 0;
-	if (!w->ending)
+	if (!w->ending && !w->saver)
 		log_text(LOG_WARN, "worker_ended", "%s: by itself", w->name);
 	worker_end(l, w);
 	worker_remove(l, w);

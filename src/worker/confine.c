@@ -25,6 +25,8 @@
 #define CAP(name) (1u << (name))
 /* Files and folders of any owner and mode. */
 #define CAPABILITIES (CAP(CAP_DAC_OVERRIDE) | CAP(CAP_FOWNER))
+/* Beside them: any owner, set-id bits that stay, capabilities of files. */
+#define SAVER_CAPABILITIES (CAPABILITIES | CAP(CAP_CHOWN) | CAP(CAP_FSETID) | CAP(CAP_SETFCAP))
 
 /* Landlock beyond the 6.1 headers, and which version brought what. */
 #define LL_FS_TRUNCATE  (1ULL << 14) /* 3 */
@@ -101,7 +103,7 @@ static int limits(void)
 	return 0;
 }
 
-static int drop_capabilities(void)
+static int drop_capabilities(unsigned int keep)
 {
 	const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED |
 	                           SECBIT_NO_CAP_AMBIENT_RAISE |
@@ -116,11 +118,11 @@ static int drop_capabilities(void)
 			return -1;
 	if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
 		return -1;
-	return sys_set_capabilities(CAPABILITIES, CAPABILITIES);
+	return sys_set_capabilities(keep, keep);
 }
 
 /* Nothing but what the worker does, and nowhere but beneath the home. */
-static int landlock(int dir)
+static int landlock(int dir, bool saver)
 {
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	struct ll_ruleset attr = {.fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1};
@@ -141,6 +143,8 @@ static int landlock(int dir)
 	if (abi < 2) /* it cannot allow a name in another folder than the file was made in */
 		return 0;
 	attr.fs |= LANDLOCK_ACCESS_FS_REFER;
+	rule.allowed_access |=
+	        saver ? LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REMOVE_DIR : 0;
 	attr.fs |= abi >= 3 ? LL_FS_TRUNCATE : 0;
 	attr.fs |= abi >= 5 ? LL_FS_IOCTL_DEV : 0;
 	attr.net = abi >= 4 ? LL_NET_ALL : 0;
@@ -158,17 +162,19 @@ static int landlock(int dir)
 	return rc;
 }
 
-static int load_filter(void)
+static int load_filter(bool saver)
 {
 	/* The kernel only reads it; its type is older than const. */
-	struct sock_fprog program = {.len = sizeof seccomp_worker / sizeof *seccomp_worker,
-	        .filter = (struct sock_filter *)(uintptr_t)seccomp_worker};
+	const struct sock_filter *filter = saver ? seccomp_saver : seccomp_worker;
+	struct sock_fprog program = {.len = saver ? sizeof seccomp_saver / sizeof *filter
+	                                          : sizeof seccomp_worker / sizeof *filter,
+	        .filter = (struct sock_filter *)(uintptr_t)filter};
 
 	return (int)syscall(
 	        SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program);
 }
 
-int confine_worker(int home, int *ret_dir, int *ret_proc, const char **ret_step)
+int confine_worker(int home, bool saver, int *ret_dir, int *ret_proc, const char **ret_step)
 {
 	errno = 0;
 	umask(022);
@@ -189,9 +195,11 @@ int confine_worker(int home, int *ret_dir, int *ret_proc, const char **ret_step)
 	TRY(*ret_dir, "home folder");
 	TRY(limits(), "limits");
 	TRY(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
-	TRY(drop_capabilities(), "capabilities");
+	TRY(drop_capabilities(saver ? SAVER_CAPABILITIES : CAPABILITIES), "capabilities");
 	TRY(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable");
-	TRY(landlock(*ret_dir), "landlock");
-	TRY(load_filter(), "seccomp");
+	TRY(landlock(*ret_dir, saver), "landlock");
+	if (saver) /* a pipe that nobody reads is an error to tell */
+		signal(SIGPIPE, SIG_IGN);
+	TRY(load_filter(saver), "seccomp");
 	return 0;
 }

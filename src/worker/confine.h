@@ -6,8 +6,11 @@
 #ifndef BRIG_WORKER_CONFINE_H
 #define BRIG_WORKER_CONFINE_H
 
-/* home: a detached mount, closed by this. *ret_dir is its root, *ret_proc what home_open wants. 0
- * or a negative errno with the step. */
-int confine_worker(int home, int *ret_dir, int *ret_proc, const char **ret_step);
+#include <stdbool.h>
+
+/* home: a detached mount, closed by this. saver: it may also give files to others, set attributes
+ * and make symbolic links (saver.h). *ret_dir is its root, *ret_proc what home_open wants. 0 or a
+ * negative errno with the step. */
+int confine_worker(int home, bool saver, int *ret_dir, int *ret_proc, const char **ret_step);
 
 #endif

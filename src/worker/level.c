@@ -15,15 +15,20 @@ long entries_read(int fd, void *buffer, size_t size)
 	return syscall(SYS_getdents64, fd, buffer, size);
 }
 
-static int open_folder(int at, const char *name)
+static int open_with(int at, const char *name, int flags, unsigned int mode, uint64_t resolve)
 {
 	const struct open_how how = {
-	        .flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
-	        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV |
-	                   RESOLVE_BENEATH,
+	        .flags = (uint64_t)(flags | O_NOFOLLOW | O_CLOEXEC),
+	        .mode = mode,
+	        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV | resolve,
 	};
 
 	return (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
+}
+
+int entry_open(int at, const char *name, int flags, unsigned int mode)
+{
+	return open_with(at, name, flags, mode, RESOLVE_BENEATH);
 }
 
 int levels_enter(struct levels *l, int fd, const char *name)
@@ -31,7 +36,7 @@ int levels_enter(struct levels *l, int fd, const char *name)
 	struct stat st;
 
 	if (name) {
-		fd = open_folder(levels_top(l)->fd, name);
+		fd = entry_open(levels_top(l)->fd, name, O_RDONLY | O_DIRECTORY, 0);
 		if (fd < 0)
 			return errno;
 	}
@@ -67,7 +72,7 @@ int levels_leave(struct levels *l)
 
 	if (up && up->fd < 0) {
 		/* ".." of a folder that was moved elsewhere meanwhile is another one. */
-		up->fd = openat(top->fd, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		up->fd = open_with(top->fd, "..", O_RDONLY | O_DIRECTORY, 0, 0);
 		if (up->fd < 0 || fstat(up->fd, &st) < 0)
 			e = errno;
 		else if (st.st_ino != up->inode)

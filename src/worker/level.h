@@ -24,6 +24,9 @@ struct entry {
 /* Fills an aligned buffer with the next entries: bytes, 0 at the end, or -1 with errno. */
 long entries_read(int fd, void *buffer, size_t size);
 
+/* Opens a name of this folder (or ".") with openat2: nothing beyond it, no links. */
+int entry_open(int at, const char *name, int flags, unsigned int mode);
+
 struct level {
 	int fd; /* -1: closed, to be opened again */
 	uint64_t inode;

@@ -11,21 +11,26 @@
 #include "proto/worker.h"
 #include "worker/confine.h"
 #include "worker/home.h"
+#include "worker/saver.h"
 #include "worker/serve.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-int main(void)
+int main(int argc, char **argv)
 {
+	bool saver = argc > 0 && strcmp(argv[0], "brig: saver") == 0;
 	int dir, proc;
 	const char *step = NULL;
 
 	/* The gateway sees its socket end; what step it was nobody reads but who debugs: the exit
 	 * code is the error. */
-	int rc = confine_worker(WORKER_HOME_FD, &dir, &proc, &step);
+	int rc = confine_worker(WORKER_HOME_FD, saver, &dir, &proc, &step);
 
 	if (rc < 0)
 		_Exit(-rc & 0x7f);
+	if (saver)
+		saver_serve(WORKER_CONTROL_FD, dir);
 	home_open(dir, proc);
 	serve(WORKER_CONTROL_FD);
 }

@@ -31,8 +31,9 @@
 #define MAX_ANSWERS     3 /* waiting, of one conn */
 #define REQUESTS_A_TURN 16
 #define SLICE_NS        2000000
-#define WALK_LIMIT_NS   (120ULL * 1000000000) /* a guest that makes names faster than we read them \
-	                                       */
+#define WALK_LIMIT_NS                                                                              \
+	(120ULL * 1000000000) /* a guest that makes names faster than we read them                 \
+	                       */
 #define RETRY_IDLE_MS 1000
 
 union answer_head {

@@ -10,12 +10,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -222,12 +220,7 @@ static int put_extents(struct send *s, int fd, uint64_t size)
 
 static int send_file(struct send *s, const char *name, uint32_t depth)
 {
-	const struct open_how how = {
-	        .flags = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC,
-	        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV |
-	                   RESOLVE_BENEATH,
-	};
-	int fd = (int)syscall(SYS_openat2, levels_top(&s->levels)->fd, name, &how, sizeof(how));
+	int fd = entry_open(levels_top(&s->levels)->fd, name, O_RDONLY | O_NONBLOCK, 0);
 	struct stat st;
 	if (fd < 0)
 		return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO
@@ -334,7 +327,7 @@ static int enter_next(struct send *s, bool *ret_entered)
 static int walk(struct send *s, int home)
 {
 	static const struct tree_node end = {.type = TREE_END};
-	int fd = openat(home, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = entry_open(home, ".", O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0)
 		return failed(s, "open home", errno);
 	int e = levels_enter(&s->levels, fd, NULL);

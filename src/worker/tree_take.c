@@ -150,7 +150,7 @@ static int make_folder(struct take *t, const struct tree_node *n)
 {
 	int e;
 	if (n->depth == 0) {
-		int fd = openat(t->home, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		int fd = entry_open(t->home, ".", O_RDONLY | O_DIRECTORY, 0);
 		e = fd < 0 ? errno : levels_enter(&t->levels, fd, NULL);
 	} else if (mkdirat(levels_top(&t->levels)->fd, t->name, 0700) < 0) {
 		e = errno;
@@ -216,8 +216,7 @@ static int link_keep(struct take *t, const struct tree_node *n)
 		        (unsigned long long)random);
 		if (mkdirat(t->home, t->links_name, 0700) < 0)
 			return failed(t, "links", errno);
-		t->links = openat(
-		        t->home, t->links_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		t->links = entry_open(t->home, t->links_name, O_RDONLY | O_DIRECTORY, 0);
 		if (t->links < 0)
 			return failed(t, "links", errno);
 	}
@@ -229,8 +228,7 @@ static int link_keep(struct take *t, const struct tree_node *n)
 
 static int make_file(struct take *t, const struct tree_node *n)
 {
-	int fd = openat(levels_top(&t->levels)->fd, t->name,
-	        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int fd = entry_open(levels_top(&t->levels)->fd, t->name, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	if (fd < 0)
 		return failed(t, "file", errno);
 	int e = fill_file(t, fd, n);
@@ -333,7 +331,7 @@ static int drop_links(struct take *t)
 static int must_be_empty(struct take *t)
 {
 	char listing[4096] __attribute__((aligned(8)));
-	int fd = openat(t->home, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = entry_open(t->home, ".", O_RDONLY | O_DIRECTORY, 0);
 	long n;
 	int e = 0;
 	if (fd < 0)
