@@ -350,6 +350,13 @@ int cgroup_freeze(const struct cgroup_host *h, const char *name, bool on)
 	return h->tree->freeze(h, path, on);
 }
 
+bool cgroup_is_frozen(const struct cgroup_host *h, const char *name)
+{
+	char path[64];
+	str_format(path, sizeof(path), "%s/run", name);
+	return h->tree->frozen(h, path);
+}
+
 int cgroup_kill(const struct cgroup_host *h, const char *name)
 {
 	return h->tree->kill(h, name);

@@ -52,6 +52,8 @@ struct cgroup_tree_ops {
 	 * has left name for name/init. */
 	int (*settle)(const struct cgroup_host *h, const char *name);
 	int (*freeze)(const struct cgroup_host *h, const char *group, bool on);
+	/* Whether the kernel says that all in the group and below stand still by now. */
+	bool (*frozen)(const struct cgroup_host *h, const char *group);
 	/* SIGKILL to all in the group and below, also when frozen. Does not wait. */
 	int (*kill)(const struct cgroup_host *h, const char *group);
 };
@@ -100,6 +102,7 @@ bool cgroup_needs_entry(const struct cgroup_host *h);
 int cgroup_settle(const struct cgroup_host *h, const char *name);
 int cgroup_freeze(
         const struct cgroup_host *h, const char *name, bool on); /* run only, never init */
+bool cgroup_is_frozen(const struct cgroup_host *h, const char *name);
 int cgroup_kill(const struct cgroup_host *h, const char *name);
 /* Removes the groups: 0, or -EBUSY while a process is still leaving. */
 int cgroup_remove(const struct cgroup_host *h, const char *name);

@@ -129,6 +129,7 @@ const struct cgroup_tree_ops cgroup_v1_tree = {
         .make = tree_make,
         .settle = tree_settle,
         .freeze = tree_freeze,
+        .frozen = tree_is_frozen,
         .kill = tree_kill,
 };
 

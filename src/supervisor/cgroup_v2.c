@@ -63,6 +63,13 @@ static int tree_freeze(const struct cgroup_host *h, const char *group, bool on)
 	        h->root[CGH_V2], path_join(path, group, "cgroup.freeze"), on ? "1" : "0");
 }
 
+static bool tree_frozen(const struct cgroup_host *h, const char *group)
+{
+	char path[64], text[64] = "";
+	sys_read_at(h->root[CGH_V2], path_join(path, group, "cgroup.events"), text, sizeof(text));
+	return strstr(text, "frozen 1");
+}
+
 static int tree_kill(const struct cgroup_host *h, const char *group)
 {
 	char path[64];
@@ -74,6 +81,7 @@ const struct cgroup_tree_ops cgroup_v2_tree = {
         .make = tree_make,
         .settle = tree_settle,
         .freeze = tree_freeze,
+        .frozen = tree_frozen,
         .kill = tree_kill,
 };
 
