@@ -24,7 +24,8 @@
 
 enum sup_op {
 	/* gateway → supervisor */
-	SUP_CLAIM = 1, /* struct sup_claim → SUP_CLAIMED + channel, or SUP_FAILED */
+	SUP_CLAIM = 1, /* struct sup_claim, with SUP_CLAIM_NETWORK one descriptor: the policy
+	                  (proto/egress.h) → SUP_CLAIMED + channel, or SUP_FAILED */
 	SUP_CANCEL,    /* struct sup_simple: forget the claim with that seq if it still waits; no
 	                  answer */
 	SUP_RELEASE,   /* struct sup_hold: the holder is done; no answer */
@@ -75,6 +76,9 @@ struct sup_claim {
 	char hostname[64];      /* [a-z0-9-], NUL-padded, not empty */
 	uint32_t flags;         /* SUP_CLAIM_… */
 };
+#define SUP_CLAIM_NETWORK 2u /* it reaches the network through egress; policy is not all zero */
+#define SUP_CLAIM_ANY_ADDRESS                                                                      \
+	4u /* with NETWORK: also addresses that no name stands for (policy line "all") */
 #define SUP_CLAIM_MUST_EXIST                                                                       \
 	1u /* fail with SUP_E_UNKNOWN where no home exists, rather than make one */
 
@@ -99,8 +103,9 @@ struct sup_files {
 	uint32_t flags; /* SUP_FILES_… */
 	uint32_t pad;
 };
-#define SUP_FILES_CREATE 1u /* make an empty home where there is none, rather than SUP_E_UNKNOWN   \
-	                     */
+#define SUP_FILES_CREATE                                                                           \
+	1u /* make an empty home where there is none, rather than SUP_E_UNKNOWN                    \
+	    */
 #define SUP_FILES_TREE                                                                             \
 	2u /* a worker of its own for one WORKER_SAVE or WORKER_RESTORE, not a shared one */
 
