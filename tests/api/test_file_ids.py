@@ -1,4 +1,5 @@
 """file_ids: documents that a request brings into its container."""
+import base64
 import hashlib
 import random
 import time
@@ -146,3 +147,84 @@ def test_client_that_leaves_while_files_are_copied(server, client, provider):
         assert client.delete("/files/" + one).status == 200
     model = provider.model(calls(shell("echo fine")), text("ok"))
     assert stdout(client.ask(model, tools=[tool(made(client))])) == "fine\n"
+
+
+def test_long_names(client):
+    """255 characters may be 1,020 bytes, which no file system takes: the stem is cut, the extension stays."""
+    one = made(client, b"long\n", "😀" * 251 + ".txt")
+    client.post("/containers", {"name": "long-name", "file_ids": [one]})
+    listed = client.run("long-name", "ls")["stdout"].rstrip("\n")
+    assert listed == one[-8:] + "-" + "😀" * ((255 - 9 - 4) // 4) + ".txt"
+    assert client.run("long-name", "cat *")["stdout"] == "long\n"
+
+
+# ---- promoting: out of a container ----
+
+def promote(client, container, path, expect=200):
+    path = path if isinstance(path, bytes) else path.encode()
+    id = "cfile_" + base64.urlsafe_b64encode(path).decode().rstrip("=")
+    answer = client.post("/containers/%s/files/%s/promote" % (container, id))
+    assert answer.status == expect, answer
+    return answer.json
+
+
+def test_promoted_names(client):
+    deep = "/".join(["d" * 50] * 8)
+    client.run("names", "mkdir -p %s; echo x > %s/x; echo a > 'a:b?\"|<>*c'; printf b > $'caf\\xe9 \\x01\\n'; echo c > 'back\\slash'" % (deep, deep))
+    for path, name in ((deep + "/x", None), ('a:b?"|<>*c', "a_b______c"), (b"caf\xe9 \x01\n", "caf_ __"),
+                       ("back\\slash", "back_slash")):
+        made = promote(client, "names", path)
+        if name is None:
+            assert made["filename"].endswith("/x") and len(made["filename"]) <= 255 and path.endswith(made["filename"])
+        else:
+            assert made["filename"] == name
+        assert client.get("/files/" + made["id"]).json == made
+        # And back in again, under that name.
+        assert client.post("/containers", {"name": "names-back", "file_ids": [made["id"]]}).status == 200
+    assert client.run("names-back", "ls | wc -l")["stdout"] == "4\n"
+
+
+def test_promoted_content(client):
+    client.run("content", "touch empty; head -c 3000000 /dev/urandom > random; sha256sum random > sum; printf '\\177ELF\\0' > program")
+    empty = promote(client, "content", "empty")
+    assert empty["size_bytes"] == 0 and empty["downloadable"]
+    answer = client.get("/files/%s/content" % empty["id"])
+    assert answer.status == 200 and answer.body == b""
+    program = promote(client, "content", "program")  # what an upload would be refused
+    assert program["mime_type"] == "application/octet-stream"
+    random = promote(client, "content", "random")
+    data = client.get("/files/%s/content" % random["id"]).body
+    assert hashlib.sha256(data).hexdigest() == client.run("content", "cut -d' ' -f1 sum")["stdout"].strip()
+    again = promote(client, "content", "random")
+    assert again["id"] != random["id"]
+    client.delete("/files/" + random["id"])
+    assert client.get("/files/%s/content" % again["id"]).body == data
+
+
+def test_promoted_while_it_changes(client):
+    """A guest that rewrites, cuts and swaps the file: each document is some bytes of that file, and whole."""
+    client.run("racing", "head -c 500000 /dev/zero | tr '\\0' a > f; cp f g")
+    racer = client.execute("racing", "while :; do mv f h; mv g f; mv h g; : > f; head -c 500000 /dev/zero | tr '\\0' b > f; "
+                           "ln -sf /etc/shadow link; mv link f; rm f; cp g f; done", detach=True, expect=202)
+    seen = set()
+    for _ in range(40):
+        id = "cfile_" + base64.urlsafe_b64encode(b"f").decode().rstrip("=")
+        answer = client.post("/containers/racing/files/%s/promote" % id)
+        assert answer.status in (200, 404), answer
+        if answer.status == 200:
+            data = client.get("/files/%s/content" % answer.json["id"]).body
+            assert len(data) == answer.json["size_bytes"] and not data.replace(b"a", b"").replace(b"b", b"")
+            seen.add(len(data))
+    client.delete("/containers/racing/exec/" + racer["exec_id"])
+    assert seen
+
+
+def test_promotion_counts(make_server):
+    server = make_server(config={"limits": {"workspace_files": "1m", "file": "600k"},
+                                 "container": {"memory": "256m", "home": "64m", "scratch": "64m"}}).start()
+    client = server.client("one", "/api/v1")
+    client.run("quota", "head -c 700000 /dev/zero > large; head -c 500000 /dev/urandom > a; head -c 600000 /dev/urandom > b")
+    assert promote(client, "quota", "large", 413)["error"]["code"] == 413
+    promote(client, "quota", "a")
+    assert promote(client, "quota", "b", 403)["error"]["type"] == "permission_error"
+    assert len(client.get("/files").json["data"]) == 1
