@@ -318,7 +318,10 @@ static void trash_empty(struct disk *d)
 	if (pid > 0)
 		return; /* reaped by the loop with all other children */
 	/* It must hold nothing that has to close with us: loop devices, control sockets. */
-	int keep = dup2(d->trash, 0);
+	/* Opened anew: a copy of ours would go on reading where the last child has stopped. */
+	int keep = openat(d->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (keep >= 0)
+		keep = dup2(keep, 0);
 	close_range(1, ~0U, 0);
 	DIR *dir = keep < 0 ? NULL : fdopendir(0);
 	struct dirent *e;
