@@ -1,12 +1,18 @@
 """What confinement must not break: the everyday commands of a machine, which a user inside takes for granted."""
 import pytest
 
-from test_escape import box, client, escape, needs, output_of, server  # noqa: F401
+from conftest import run as running
+from escapetest import brigtest, output_of
+
+
+@pytest.fixture(scope="module", params=["auto", "v1"])
+def server(request):
+    yield from running(brigtest.Server(None, config={"cgroups": request.param}))
 
 
 @pytest.fixture(scope="module")
-def run(server):  # noqa: F811
-    client = server.client()  # noqa: F811
+def run(server):
+    client = server.client()
     return lambda command, **fields: output_of(client, "everyday", command, timeout_ms=60000, **fields)
 
 
