@@ -620,6 +620,9 @@ static void create_from(struct request *r, struct fields *f)
 	row_default(r->g, (struct str){NULL, 0}, &j->row);
 	read_name(f, &j->row);
 	read_files(f, j);
+	if (j->n_file_ids > 0 && r->g->options->sup_fd < 0)
+		fields_fail(f, "file_ids",
+		        "This server runs without sandboxes: it cannot copy files into one.");
 	read_keep(f, j);
 	read_expiry(f, c, &j->row);
 	read_policy(f);
