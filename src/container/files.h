@@ -46,9 +46,6 @@ typedef void (*container_files_fn)(
 struct container_ask;
 void container_ask_cancel(struct container_ask *a); /* takes NULL */
 
-/* Makes ready what the next question needs. */
-void container_prepare_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN]);
-
 /* In the order of the paths' bytes, after `after` ({NULL,0}: from the start); limit 1 …
  * WORKER_LIST_MAX. A container without a home has no files. */
 struct container_ask *container_ask_list(struct container_client *c, const uint8_t key[SUP_KEY_LEN],

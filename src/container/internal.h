@@ -5,6 +5,7 @@
 #include "container/container.h"
 
 #include "base/mem.h"
+#include "proto/worker.h"
 #include "packet/hurry.h"
 
 #include <sys/queue.h>
@@ -62,6 +63,9 @@ typedef void (*container_files_socket_fn)(void *ctx, int sock, const struct erro
 /* Exactly one callback, but for container_client_free(). flags: SUP_FILES_… */
 void container_client_files(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
         uint32_t flags, container_files_socket_fn fn, void *ctx);
+
+/* files_error.c: what went wrong with a question of this kind. */
+void error_from_worker(enum worker_op op, const struct worker_failed *f, struct error *e);
 
 /* files.c */
 void container_links_free(struct container_client *c);
