@@ -40,6 +40,7 @@
 #define ROOM_CHECK_MS 500
 #define V1_FREEZE_MS  200 /* on version 1 what init has just killed dies only thawed */
 #define MAX_WAITING   1024
+#define NOBODY        UINT32_MAX /* in the place of a gateway that has gone */
 
 static struct container *find(struct live *l, const uint8_t key[SUP_KEY_LEN])
 {
@@ -52,6 +53,12 @@ static struct container *find(struct live *l, const uint8_t key[SUP_KEY_LEN])
 
 /* ---- answers ---- */
 
+static void answer(struct live *l, uint32_t gateway, const void *msg, size_t len, int fd)
+{
+	if (gateway != NOBODY)
+		l->out.send(l->out.ctx, gateway, msg, len, fd);
+}
+
 static void answer_failed(struct live *l, uint32_t gateway, uint32_t seq, const struct fail *f)
 {
 	struct sup_failed msg = {
@@ -60,7 +67,7 @@ static void answer_failed(struct live *l, uint32_t gateway, uint32_t seq, const 
 	        .errnum = (uint32_t)f->errnum,
 	};
 	str_copy(msg.step, sizeof(msg.step), str_of(f->step));
-	l->out.send(l->out.ctx, gateway, &msg, sizeof(msg), -1);
+	answer(l, gateway, &msg, sizeof(msg), -1);
 }
 
 static void answer_why(
@@ -72,7 +79,7 @@ static void answer_why(
 static void answer_done(struct live *l, uint32_t gateway, uint32_t seq)
 {
 	struct sup_simple msg = {.h = {.op = SUP_DONE, .size = sizeof(msg), .seq = seq}};
-	l->out.send(l->out.ctx, gateway, &msg, sizeof(msg), -1);
+	answer(l, gateway, &msg, sizeof(msg), -1);
 }
 
 static void announce_end(struct live *l, struct container *c)
@@ -273,7 +280,7 @@ static bool give_channel(struct live *l, struct container *c, struct waiter *w, 
 	                            : SUP_WOKEN,
 	};
 	c->told = true;
-	l->out.send(l->out.ctx, w->gateway, &msg, sizeof(msg), pair[1]);
+	answer(l, w->gateway, &msg, sizeof(msg), pair[1]);
 	hurry_close(&pair[1]);
 	return true;
 }
@@ -519,7 +526,7 @@ static bool waiter_files(struct live *l, struct waiter *w)
 		answer_failed(l, w->gateway, w->m.h.seq, &f);
 		return true;
 	}
-	l->out.send(l->out.ctx, w->gateway, &msg, sizeof(msg), sock);
+	answer(l, w->gateway, &msg, sizeof(msg), sock);
 	close(sock);
 	return true;
 }
@@ -647,7 +654,7 @@ static void request_status(struct live *l, uint32_t gateway, const struct sup_ke
 		msg.idle_ms =
 		        c->n_holds || c->state == LIVE_STARTING ? 0 : clock_mono_ms() - c->idle_ms;
 	}
-	l->out.send(l->out.ctx, gateway, &msg, sizeof(msg), -1);
+	answer(l, gateway, &msg, sizeof(msg), -1);
 }
 
 void live_request(struct live *l, uint32_t gateway, const union message *m)
@@ -687,10 +694,14 @@ void live_gateway_gone(struct live *l, uint32_t gateway)
 	struct waiter *w, *next_w;
 	for (w = TAILQ_FIRST(&l->queue); w; w = next_w) {
 		next_w = TAILQ_NEXT(w, link);
-		/* A delete that was asked for is carried out all the same; its answer has no
-		 * reader. */
-		if (w->gateway != gateway || w->m.h.op == SUP_DELETE)
+		if (w->gateway != gateway)
 			continue;
+		/* A delete that was asked for is carried out all the same. Its answer has no
+		 * reader: the gateway that is started in this one's place counts from 1 too. */
+		if (w->m.h.op == SUP_DELETE) {
+			w->gateway = NOBODY;
+			continue;
+		}
 		TAILQ_REMOVE(&l->queue, w, link);
 		l->n_waiting--;
 		free(w);
