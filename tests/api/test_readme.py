@@ -18,7 +18,7 @@ def run(server, command, body):
 
 
 def test_every_marked_example_is_run_somewhere():
-    assert set(EXAMPLES) == {"env", "curl", "python", "run", "config"} | ELSEWHERE
+    assert set(EXAMPLES) == {"env", "curl", "python", "run", "files", "config"} | ELSEWHERE
 
 
 def test_env(server, tmp_path):
@@ -45,6 +45,14 @@ def test_python(server):
 def test_run(server):
     done = run(server, ["bash", "-c"], EXAMPLES["run"].replace("build/brig", BRIG))
     assert done.stdout == "5050\n" and done.returncode == 0
+
+
+def test_files(server, tmp_path):
+    done = run(server, ["bash", "-ec"], "cd %s\n" % tmp_path + EXAMPLES["files"].replace("build/brig", BRIG))
+    assert done.returncode == 0 and done.stderr == "", done
+    assert done.stdout.splitlines()[0].split()[-1] == "PATH"
+    assert done.stdout.splitlines()[1].endswith("  in/report.csv")
+    assert done.stdout.splitlines()[2:] == ["month,sum,checked"]
 
 
 def test_config(make_server, provider):
