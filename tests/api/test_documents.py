@@ -458,6 +458,13 @@ def test_download_that_stops(server, openai):
     assert openai.get("/files/%s/content" % made["id"]).status == 200
 
 
+def test_no_sandbox_to_copy_into(api):
+    made = upload(api)
+    answer = api.post("/containers", {"name": "nowhere", "file_ids": [made["id"]]})
+    assert answer.status == 400 and answer.error["param"] == "file_ids", answer
+    assert api.get("/containers/nowhere").status == 404
+
+
 # ---- servers of their own ----
 
 def test_constant_memory(make_server):
