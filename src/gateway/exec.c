@@ -13,7 +13,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#define TOTAL_OUTPUT ((uint32_t)16 << 20) /* collected text of one exec */
+#define TOTAL_OUTPUT   ((uint32_t)16 << 20) /* collected text of one exec */
+#define TOUCH_EVERY_MS 1000                 /* last_active_at is told in seconds */
 
 static void exec_next(struct exec *e);
 
@@ -393,6 +394,10 @@ static void on_row(void *ctx, const struct store_container *row, const struct er
 		add_env(e, row);
 		row_spec(e->g, e->key, row, &spec);
 		e->hold = container_claim(e->g->containers, &spec, on_claimed, e);
+		/* Behind the claim, and not at each of many: writing takes longer than the claim.
+		 */
+		if (clock_wall_ms() - row->last_used_ms >= TOUCH_EVERY_MS)
+			row_touch_later(e->g, e->key, str_of(e->container));
 	}
 	exec_unhold(e);
 }
@@ -401,8 +406,7 @@ void exec_begin(struct exec *e)
 {
 	e->output_left = TOTAL_OUTPUT;
 	e->outputs = mem_array(e->n_commands, sizeof(*e->outputs));
-	/* The row that lists the container; the files do not depend on it. */
-	row_touch_later(e->g, e->key, str_of(e->container));
+	/* This makes the row where there is none. */
 	if (row_read(e->g, e->key, str_of(e->container), on_row, exec_hold(e)))
 		return;
 	error_set(&e->failed, ERR_UNAVAILABLE, "The server has too much to do.");

@@ -157,10 +157,12 @@ bool pool_run(struct pool *p, pool_fn work, pool_fn done, void *arg)
 	if (room) {
 		STAILQ_INSERT_TAIL(&p->waiting, job, link);
 		p->n_waiting++;
-		pthread_cond_signal(&p->some);
 	}
 	pthread_mutex_unlock(&p->lock);
-	if (!room)
+	/* Not under the mutex, or the thread that it wakes would have to wait for that. */
+	if (room)
+		pthread_cond_signal(&p->some);
+	else
 		free(job);
 	return room;
 }
