@@ -76,6 +76,10 @@ static _Noreturn void child_run(struct child *c)
 	/* Away from our terminal, which /dev/tty would be; and with no signal ignored, which exec
 	 * keeps. */
 	setsid();
+	/* It holds copies of our ends of sockets, so that while it waits only this tells of our
+	 * end; a change of ids takes it away. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		_exit(106);
 	for (int i = 1; i < NSIG; i++)
 		signal(i, SIG_DFL);
 	for (int i = 0; i < c->n_before; i++)
