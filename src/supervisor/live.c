@@ -38,7 +38,7 @@
 #define END_LIMIT_MS  10000 /* how long a claim waits for the end of another sandbox */
 #define KILL_AGAIN_MS 100
 #define ROOM_CHECK_MS 500
-#define V1_FREEZE_MS  200 /* on version 1 what init has just killed dies only thawed */
+#define FREEZE_MS     200 /* after the last use, see container_freezes_at */
 #define MAX_WAITING   1024
 #define NOBODY        UINT32_MAX /* in the place of a gateway that has gone */
 
@@ -225,17 +225,19 @@ static void container_freeze(struct live *l, struct container *c, bool on)
 	c->state = on ? LIVE_FROZEN : LIVE_RUNNING;
 }
 
-/* Until when it runs on without holders. */
-static uint64_t container_freezes_at(const struct live *l, const struct container *c)
+/* Until when it runs on without holders. Between the commands of a turn freezing would only be in
+ * the way: each change takes a lock that making and removing groups take too. And on version 1 what
+ * init has just killed dies only thawed. */
+static uint64_t container_freezes_at(const struct container *c)
 {
-	uint64_t at = c->idle_ms + (l->host->cgroup.mode == INIT_CG_V1 ? V1_FREEZE_MS : 0);
+	uint64_t at = c->idle_ms + FREEZE_MS;
 	return c->keep_ms > at ? c->keep_ms : at;
 }
 
 /* What it should be, given holders, keeping and room. */
 static void container_settle(struct live *l, struct container *c)
 {
-	bool wanted = c->n_holds > 0 || container_freezes_at(l, c) > clock_mono_ms();
+	bool wanted = c->n_holds > 0 || container_freezes_at(c) > clock_mono_ms();
 	container_freeze(l, c, !wanted || l->out_of_room);
 }
 
@@ -861,9 +863,10 @@ static uint64_t container_due(const struct live *l, const struct container *c)
 		return c->due_ms;
 	if (c->n_holds > 0)
 		return UINT64_MAX;
-	if (c->state == LIVE_RUNNING)
-		return container_freezes_at(l, c);
-	return l->cfg->sleep_after_ms ? idle_since(c) + l->cfg->sleep_after_ms : UINT64_MAX;
+	uint64_t due = l->cfg->sleep_after_ms ? idle_since(c) + l->cfg->sleep_after_ms : UINT64_MAX;
+	if (c->state == LIVE_RUNNING && container_freezes_at(c) < due)
+		due = container_freezes_at(c);
+	return due;
 }
 
 /* When the foremost time-out of the queue is; one that waits for a start has none of its own. */
