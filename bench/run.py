@@ -112,7 +112,7 @@ def loop(b, server):
         return [int(x) / 1e3 for x in urllib.request.urlopen(url).read().split()]
 
     live, first = [], []
-    for i in range(max(2, b.args.times // 5)):
+    for i in range(b.args.times):
         times = turn(f"loop{i}")
         first.append(times[0])
         live += times[1:]

@@ -175,7 +175,7 @@ def starts(server):
 
 def at_once(b, programs):
     """Bursts: all begin together; what one waits for the others counts."""
-    small = "container: {memory: 128m, home: 128m, scratch: 128m, live: 200, pool: %d}\n"
+    small = "container: {memory: 128m, home: 128m, scratch: 128m, live: 260, pool: %d}\n"
     warm, cold = Server(b, "burst", small % 64), Server(b, "burstcold", small % 0)
     subjects = programs + [("brig, live containers, one each", live(warm)),
                            ("brig, create and first command, from the pool of 64", fresh(warm)),
