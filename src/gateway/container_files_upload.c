@@ -129,7 +129,10 @@ static void trim_done(void *arg)
 static int on_write(void *ctx, struct str bytes, struct error *err)
 {
 	struct upload_job *j = ctx;
+	int r = gateway_check_room(j->g, err); /* a home's image must never meet a full disk */
 
+	if (r < 0)
+		return r;
 	while (bytes.n > 0) {
 		ssize_t n = write(j->fd, bytes.p, bytes.n);
 

@@ -140,7 +140,8 @@ static int copy(struct documents_attach *a, int blob)
 	_cleanup_free_ char *piece = mem_alloc(PIECE);
 	int r = 0;
 
-	while (r == 0) {
+	/* A home's image must never meet a full disk. */
+	while (r == 0 && (r = gateway_check_room(a->g, &a->err)) == 0) {
 		ssize_t n = read(blob, piece, PIECE);
 
 		if (n == 0)

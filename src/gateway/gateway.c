@@ -130,7 +130,28 @@ static int start_store(struct gateway *g, struct error *err)
 	return r < 0 ? error_prefix(err, "store") : 0;
 }
 
-/* Documents keep out of the same reserve of free disk as containers do: 5 %, or 2 GiB. */
+/* Documents and uploads keep out of the same reserve of free disk as containers do: 5 %, or 2 GiB.
+ */
+static uint64_t reserve_of(const struct statvfs *st)
+{
+	uint64_t part = (uint64_t)st->f_blocks * st->f_frsize / 20;
+
+	return part > RESERVE_LEAST ? part : RESERVE_LEAST;
+}
+
+int gateway_check_room(const struct gateway *g, struct error *err)
+{
+	struct statvfs st;
+
+	if (statvfs(g->options->state_dir, &st) < 0)
+		return error_errno(err, errno, "%s", g->options->state_dir);
+	if ((uint64_t)st.f_bavail * st.f_frsize >= reserve_of(&st))
+		return 0;
+	error_set(err, ERR_UNAVAILABLE, "The server's disk is nearly full: it takes no files.");
+	err->retry_after_ms = 60000;
+	return -ERR_UNAVAILABLE;
+}
+
 static int start_blobs(struct gateway *g, struct error *err)
 {
 	char path[4160];
@@ -139,8 +160,7 @@ static int start_blobs(struct gateway *g, struct error *err)
 
 	if (statvfs(g->options->state_dir, &st) < 0)
 		return error_errno(err, errno, "%s", g->options->state_dir);
-	bo.reserve = (uint64_t)st.f_blocks * st.f_frsize / 20;
-	bo.reserve = bo.reserve > RESERVE_LEAST ? bo.reserve : RESERVE_LEAST;
+	bo.reserve = reserve_of(&st);
 	str_format(path, sizeof(path), "%s/blob", g->options->state_dir);
 	return blob_open(&bo, &g->blobs, err);
 }

@@ -56,6 +56,10 @@ struct gateway {
 	struct error failed; /* why the loop ended, if not cleanly */
 };
 
+/* -ERR_UNAVAILABLE: so little of the disk is free that nothing more may be taken in. err is never
+ * NULL. Any thread. gateway.c */
+int gateway_check_room(const struct gateway *g, struct error *err);
+
 /* ---- a request, once its key is known ---- */
 
 struct request {

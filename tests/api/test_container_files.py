@@ -4,7 +4,7 @@ import concurrent.futures
 import contextlib
 import hashlib
 import os
-import socket
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 
-from brigtest import BRIG_SHELL, SHELL, Reader, check_error, connect, items_of, resident, wait_for
+from brigtest import BRIG_SHELL, SHELL, Reader, check_error, connect, items_of, resident, test_image, wait_for
 from fake_provider import calls, shell, text
 
 SETTINGS = {"container": {"home": "512m"}, "limits": {"file": "110m"}}
@@ -551,6 +551,46 @@ def test_a_full_home_is_told_and_nothing_is_left(make_server):
     assert [f["path"] for f in listing(client, "full")] == ["keep"]
     upload(client, "full", b"x" * MIB, "small")
     assert client.run("full", "cat keep; rm small; echo ok")["stdout"] == "keep\nok\n"
+
+
+# The data folder on a file system of its own: $0 its image, $1 the folder, $2 the base image.
+OWN_DISK = """
+set -e
+mount -t ext4 -o loop,nosuid,nodev "$0" "$1"
+chmod 711 "$1"
+mkdir -m 700 "$1/images"
+cp "$2" "$1/images/base.erofs"
+shift 2
+exec "$@"
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/loop-control"), reason="no loop devices")
+def test_a_full_server_disk_is_told_and_damages_nothing(make_server, tmp_path):
+    server = make_server(config={"container": {"home": "64m", "scratch": "64m", "pool": 0}})
+    server.prepare()
+    disk = tmp_path / "disk"
+    with open(disk, "wb") as f:
+        f.truncate(3300 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", disk], check=True)
+    server.prefix = ["unshare", "--mount", "sh", "-c", OWN_DISK, str(disk), str(server.data), test_image()]
+    server.start()
+    client = server.client()
+    client.run("box", "echo keep > keep")
+    inside = "/proc/%d/root%s" % (server.supervisor(), server.data)
+    upload(client, "box", b"x" * MIB, "before")
+    state = os.statvfs(inside)
+    free = state.f_bavail * state.f_frsize
+    assert free > 2048 * MIB + 8 * MIB, "the rest took too much"
+    with open(inside + "/filler", "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, free - 2040 * MIB)
+    answer = upload(client, "box", b"x" * MIB, "refused", expect=503)
+    assert "disk" in answer.error["message"] and answer.headers["retry-after"] == "60"
+    assert [f["path"] for f in listing(client, "box")] == ["before", "keep"]
+    assert content(client, "box", "keep").body == b"keep\n"
+    os.unlink(inside + "/filler")
+    upload(client, "box", b"again", "after")
+    assert client.run("box", "cat after keep")["stdout"] == "againkeep\n"
 
 
 def test_a_slow_upload_and_one_that_breaks_off(server, client):
