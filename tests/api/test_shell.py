@@ -300,7 +300,7 @@ def test_parameters_that_are_taken(client, provider, tool):
      "tools[0].parameters.environment.container_id"),
     ({"environment": {"type": "container_reference", "container_id": ""}},
      "tools[0].parameters.environment.container_id"),
-    ({"environment": {"type": "container_auto", "file_ids": ["f"]}}, "tools[0].parameters.environment.file_ids"),
+    ({"environment": {"type": "container_auto", "file_ids": ["f"]}}, "tools[0].parameters.environment.file_ids[0]"),
     ({"environment": {"type": "container_auto", "keep_running": True}},
      "tools[0].parameters.environment.keep_running"),
     ({"environment": {"type": "container_auto", "network_policy": {"type": "allowlist",
