@@ -277,12 +277,18 @@ bool worker_serves(const struct live *l, const uint8_t key[SUP_KEY_LEN])
 	return false;
 }
 
+bool worker_saves(const struct live *l, const uint8_t key[SUP_KEY_LEN])
+{
+	return false;
+}
+
 bool worker_has_room(struct live *l)
 {
 	return !(world.fail & FAIL_REMOVE);
 }
 
-int worker_give(struct live *l, const uint8_t key[SUP_KEY_LEN], int *ret_sock, struct fail *f)
+int worker_give(
+        struct live *l, const uint8_t key[SUP_KEY_LEN], bool saver, int *ret_sock, struct fail *f)
 {
 	if (refuse(FAIL_CHANNEL, f) < 0)
 		return -1;
