@@ -761,9 +761,12 @@ void live_control(struct live *l, uint64_t id)
 			pool_prepared(l, c);
 		return;
 	case SANDBOX_READY:
-		if (c->state == LIVE_STARTING)
+		if (c->state == LIVE_STARTING) {
 			container_ready(l, c);
-		return;
+			return;
+		}
+		fail_set(&f, SUP_E_SYSTEM, EPROTO, "init broke the protocol"); /* nobody claims it */
+		break;
 	case SANDBOX_GONE:
 		fail_set(&f, SUP_E_SYSTEM, 0, "init ended");
 		break;

@@ -1,0 +1,22 @@
+/* The ways of evil_init.c; those from LATE on come after a channel was given. */
+enum evil {
+	EVIL_NOT,
+	EVIL_READY_FIRST,
+	EVIL_PREPARED_TWICE,
+	EVIL_UNKNOWN,
+	EVIL_SIZE,
+	EVIL_LONG,
+	EVIL_EMPTY,
+	EVIL_LINGER,
+	EVIL_BROKEN,
+	EVIL_EXIT,
+	EVIL_CLOSE,
+	EVIL_HANG,
+	EVIL_LATE_READY,
+	EVIL_LATE_FLOOD,
+	EVIL_LATE_LINGER,
+	EVIL_LATE_CLOSE,
+	EVIL_N
+};
+
+#define EVIL_SLACK 1000000 /* nanoseconds */
