@@ -278,7 +278,7 @@ def test_a_thousand_commands_leave_nothing(make_server, say):
         (init,) = server.children("brig: init")
         return len(brigtest.descendants(server.supervisor())), leaves(server, name), holdings(server, [init])
 
-    some(400)  # what is kept of ended ones is full by now
+    some(300)  # what is kept of ended ones is full by now
     processes, groups, held = state()
     some(1000)
     processes_after, groups_after, held_after = state()

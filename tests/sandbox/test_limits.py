@@ -173,12 +173,12 @@ def test_pressure(server, client, say):
     client.run(loud, "true")
     true = lambda: output_of(client, calm, "true")
     times_of(true, 20)
-    alone = times_of(true, 150)
+    alone = times_of(true, 100)
     say("[%s] `true` in a live container: %s" % (server.config["cgroups"], said(alone)))
     for kind, command in (("memory", MEMORY), ("caches", CACHE), ("the disk", DISK)):
         client.execute(loud, command, detach=True, exec_id=kind.split()[-1], expect=202)
         time.sleep(1)
-        times = times_of(true, 150)
+        times = times_of(true, 100)
         client.delete("/containers/" + loud)
         say("[%s] while another uses up %s: %s" % (server.config["cgroups"], kind, said(times)))
         assert percentile(times, 0.5) < percentile(alone, 0.5) * 5 + 0.02
@@ -204,17 +204,17 @@ def test_hundreds_of_containers(make_server, say):
     try:
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             wrote = list(pool.map(lambda n: output_of(client, n, "echo %s > f; cat f" % n), names))
-            read = list(pool.map(lambda n: output_of(client, n, "cat f"), names))
+            read = list(pool.map(lambda n: output_of(client, n, "cat f"), names[::2]))
     finally:
         done.set()
         thread.join()
-    say("400 commands in 200 containers with room for 8: %.1f s" % (time.monotonic() - start))
-    assert wrote == read == [n + "\n" for n in names]
+    say("300 commands in 200 containers with room for 8: %.1f s" % (time.monotonic() - start))
+    assert wrote == [n + "\n" for n in names] and read == [n + "\n" for n in names[::2]]
     assert most[0] <= 8 + 8, most  # those that end have a moment left
     alive = [n for n in names if client.get("/containers/" + n).json["status"] != "asleep"]
     assert len(alive) <= 8
     # Those used last are those that live.
-    assert set(alive) <= set(names[-40:])
+    assert set(alive) <= set(names[-60::2])
 
 
 def test_no_room_at_all(make_server, provider, say):
