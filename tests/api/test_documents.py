@@ -2,16 +2,17 @@
 import hashlib
 import http.client
 import io
+import json
 import os
 import pathlib
 import random
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
-import urllib.parse
 import zipfile
 
 import pytest
@@ -377,6 +378,32 @@ def test_same_content_is_kept_once(server, api):
     assert blobs(server) == []
 
 
+def test_same_content_made_and_deleted_at_once(server, openai):
+    """Rows that share a blob come and go in many requests at once: none is ever without it, and none leaves it behind."""
+    contents = [b"a", b"b" * 70000]
+    faults = []
+
+    def work(i):
+        rng = random.Random(i)
+        try:
+            for _ in range(25):
+                data = rng.choice(contents)
+                made = upload(openai, data, fields=[("purpose", "batch")])
+                got = openai.get("/files/%s/content" % made["id"])
+                assert got.status == 200 and got.body == data, got
+                assert openai.delete("/files/" + made["id"]).status == 200
+        except AssertionError as e:
+            faults.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not faults, faults[0]
+    assert blobs(server) == []
+
+
 def test_quota(server, api):
     mib = 1 << 20
     made = [upload(api, bytes([65 + i]) * (2 * mib))["id"] for i in range(7)]
@@ -467,6 +494,15 @@ def test_no_sandbox_to_copy_into(api):
 
 # ---- servers of their own ----
 
+def test_durable(make_server):
+    server = make_server(config={"sandbox": False, "container": {"durability": "power"}}).start()
+    client = server.client("one", "/v1")
+    made = upload(client, b"durable", fields=[("purpose", "batch")])
+    assert client.get("/files/%s/content" % made["id"]).body == b"durable"
+    assert client.delete("/files/" + made["id"]).status == 200
+    assert blobs(server) == []
+
+
 def test_constant_memory(make_server):
     """100 MiB up and down again by a gateway that may not hold it."""
     server = make_server(config={"sandbox": False}).start()
@@ -500,7 +536,7 @@ def test_constant_memory(make_server):
             "Content-Type": "multipart/form-data; boundary=brig-test",
             "Content-Length": str(len(head) + n * len(piece) + len(tail))}))
         answer = connection.getresponse()
-        made = __import__("json").loads(answer.read())
+        made = json.loads(answer.read())
         assert answer.status == 200 and made["bytes"] == 100 << 20
         connection.request("GET", "/v1/files/%s/content" % made["id"], headers=client.headers())
         answer = connection.getresponse()
@@ -515,7 +551,6 @@ def test_constant_memory(make_server):
 
 
 def row_ids(server):
-    import sqlite3
     with sqlite3.connect("file:%s?mode=ro" % (server.data / "gateway" / "brig.db"), uri=True) as db:
         return db.execute("SELECT id, blob FROM documents").fetchall()
 
