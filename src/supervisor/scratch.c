@@ -19,7 +19,9 @@ int scratch_start(struct sandbox_host *h, struct scratch *s, uint64_t number, co
 {
 	struct sandbox_spec spec = *limits;
 	bool created;
-	*s = (struct scratch){.host = h, .channel = -1};
+	*s = (struct scratch){.host = h,
+	        .sb = {.pidfd = -1, .control = -1, .userns = -1, .scratch = IMAGE_NONE},
+	        .channel = -1};
 	/* No hash of a container's name looks like this. */
 	str_copy((char *)s->key, sizeof(s->key), str_of(name));
 	spec.key = s->key;
