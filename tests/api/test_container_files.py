@@ -628,6 +628,26 @@ def test_an_upload_that_takes_longer_than_a_worker_stays_idle(make_server):
     assert content(client, "box", "slow").body == b"abcd"
 
 
+def test_a_server_that_stops_in_the_middle_ends_cleanly(make_server):
+    server = make_server(config={"grace": "1s"})
+    server.start()
+    client = server.client()
+    client.run("box", "head -c 64M /dev/zero > f", timeout=120)
+    with contextlib.ExitStack() as stack:
+        for i in range(4):
+            sock = stack.enter_context(contextlib.closing(connect(server, receive_buffer=4096)))
+            lines = ["GET %s HTTP/1.1" % (client.base + files_path("box", "f", "/content"))]
+            lines += ["%s: %s" % h for h in client.headers().items()]
+            sock.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+            assert Reader(sock).head()[0] == 200
+            sock, _ = begin_upload(client, "box", 50 * MIB, "up")
+            stack.enter_context(contextlib.closing(sock))
+            sock.sendall(Numbers.block)
+        server.stop()
+    server.start()
+    assert [f["path"] for f in listing(server.client(), "box")] == ["f"]
+
+
 def test_expect_100_is_answered_when_there_is_room(client):
     name = fresh()
 
