@@ -192,19 +192,6 @@ static int list_work(struct job *j, struct json_writer *w)
 	return r;
 }
 
-struct unused {
-	struct blob_store *blobs;
-	struct str key;
-};
-
-static int remove_blob(void *ctx, struct error *err)
-{
-	struct unused *u = ctx;
-	int r = blob_delete(u->blobs, u->key, err);
-
-	return r < 0 ? r : 0;
-}
-
 /* The row is gone and that is what counts: a blob that stays is collected later. */
 static int delete_work(struct job *j, struct json_writer *w)
 {
@@ -216,9 +203,7 @@ static int delete_work(struct job *j, struct json_writer *w)
 
 	if (r < 0)
 		return r;
-	struct unused u = {j->g->blobs, str_of(d.blob)};
-
-	if (store_document_blob_unused(j->g->store, u.key, remove_blob, &u, &err) < 0)
+	if (documents_drop_blob(j->g, str_of(d.blob), &err) < 0)
 		log_text(LOG_ERROR, "blob_not_removed", "%s", err.text);
 	write_deleted(w, d.id, j->shape);
 	return 0;

@@ -73,6 +73,8 @@ struct documents_attach *documents_attach_free(struct documents_attach *a);
 
 /* ---- collecting ---- */
 
+/* Removes the blob where no document has it. Blocks; on a pool thread. 1: gone, 0: it is in use. */
+int documents_drop_blob(struct gateway *g, struct str blob, struct error *err);
 /*
  * For the keeper: removes documents whose time is over, and blobs that no document has. What is
  * younger than an hour is left alone. Blocks; on a pool thread. Returns how many blobs it removed.

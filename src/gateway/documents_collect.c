@@ -29,17 +29,23 @@ static int remove_blob(void *ctx, struct error *err)
 	return r < 0 ? r : 0;
 }
 
+int documents_drop_blob(struct gateway *g, struct str blob, struct error *err)
+{
+	struct unused u = {g->blobs, blob};
+
+	return store_document_blob_unused(g->store, blob, remove_blob, &u, err);
+}
+
 static bool look_at(void *ctx, struct str key, uint64_t size, int64_t age_ms)
 {
 	struct collection *c = ctx;
-	struct unused u = {c->g->blobs, key};
 	int r;
 
 	if (age_ms < YOUNG_MS)
 		return true;
 	r = store_document_blob_used(c->g->reader, key, &c->err);
 	if (r == 0)
-		r = store_document_blob_unused(c->g->store, key, remove_blob, &u, &c->err);
+		r = documents_drop_blob(c->g, key, &c->err);
 	else
 		r = r < 0 ? r : 0;
 	c->n += r > 0;

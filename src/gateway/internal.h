@@ -96,7 +96,8 @@ void gateway_handler(
 
 /* ---- respond.c ---- */
 
-/* Answers with an error in the envelope of the path's API. */
+/* Answers with an error in the envelope of the path's API, or in Anthropic's where the request has
+ * its version header. */
 void respond_error(struct http_exchange *x, bool under_v1, const struct error *e);
 void respond_json(struct http_exchange *x, int status, struct buf *body);
 
