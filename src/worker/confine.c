@@ -2,7 +2,8 @@
  * The home is attached over /dev of the host's tree as this process sees it (any folder that every
  * host has), becomes the root, and the old one is detached: then there is no path to anything else.
  * Before Linux 6.10 a file without a name can be given one only through /proc; for those a procfs
- * is made that is attached nowhere, and only its folder of our own descriptors is kept.
+ * is made, and only its folder of our own descriptors is kept, as a mount of its own: from there no
+ * path leads up to the rest of it.
  */
 #include "worker/confine.h"
 
@@ -59,7 +60,7 @@ static int links_by_descriptor(void)
 	return rc < 0 && (errnum == EEXIST || errnum == EXDEV);
 }
 
-/* /proc/self/fd of a procfs that is nowhere. */
+/* /proc/self/fd as a mount that is nowhere. */
 static int open_proc(void)
 {
 	int fs = sys_fsopen("proc");
@@ -67,8 +68,11 @@ static int open_proc(void)
 
 	if (fs >= 0 && sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL) == 0)
 		mount = sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-	if (mount >= 0)
-		dir = openat(mount, "self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (mount >= 0 && sys_move_mount(mount, AT_FDCWD, STAGING) == 0) {
+		dir = sys_open_tree(AT_FDCWD, STAGING "/self/fd");
+		if (sys_umount(STAGING, SYS_MNT_DETACH) < 0)
+			return -1;
+	}
 	if (fs >= 0)
 		close(fs);
 	if (mount >= 0)

@@ -32,6 +32,7 @@ def find(path, pattern):
 
 INIT = find("sandbox/init/driver.c", r'\{"([a-z -]+)", (?:test_\w+|measure)\}')
 SUPERVISOR = find("sandbox/supervisor/test_supervisor.c", r"cmocka_unit_test_teardown\((\w+),")
+WORKER = find("sandbox/worker/test_worker.c", r"cmocka_unit_test_teardown\((\w+),")
 BRIG = find("vm/guest_brig.py", r"^def test_(\w+)\(")
 
 
@@ -51,13 +52,16 @@ def names_in(command):
         elif "sandbox_supervisor" in part:
             words = part.split("sandbox_supervisor", 1)[1].split()
             found += words or SUPERVISOR
+        elif "sandbox_worker" in part:
+            words = part.split("sandbox_worker", 1)[1].split()
+            found += words or WORKER
         elif "guest_brig.py" in part:
             found += BRIG
     return found
 
 
 LIST = lines_of_list()
-assert INIT and SUPERVISOR and BRIG and LIST
+assert INIT and SUPERVISOR and WORKER and BRIG and LIST
 CASES = [(machine, name, test) for machine, name, command in LIST for test in [None] + names_in(command)]
 
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 static bool is_worker(pid_t pid)
@@ -420,7 +421,12 @@ static void check_descriptors(pid_t pid)
 		count++;
 	}
 	closedir(dir);
-	assert_int_equal(count, 4); /* control, one gateway, loop, home */
+	/* Control, one gateway, loop, home; before 6.10 the folder of its own descriptors, too. */
+	struct utsname u;
+	unsigned int major, minor;
+	assert_int_equal(uname(&u), 0);
+	assert_int_equal(sscanf(u.release, "%u.%u", &major, &minor), 2);
+	assert_int_equal(count, major > 6 || (major == 6 && minor >= 10) ? 4 : 5);
 }
 
 void nothing_within_reach(void **state)

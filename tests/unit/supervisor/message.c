@@ -38,6 +38,7 @@ static void sound_messages_pass(void **state)
 	        {SUP_DELETE, sizeof(struct sup_key)},
 	        {SUP_KEEP, sizeof(struct sup_keep)},
 	        {SUP_STATUS, sizeof(struct sup_key)},
+	        {SUP_FILES, sizeof(struct sup_files)},
 	};
 	union message m = claim();
 	assert_null(check(&m));
@@ -87,6 +88,20 @@ static void keep_has_a_bound(void **state)
 	assert_string_equal(check(&m), "keep_ms");
 }
 
+static void files_flags(void **state)
+{
+	union message m;
+	memset(&m, 0, sizeof(m));
+	m.files.h = (struct sup_header){.op = SUP_FILES, .size = sizeof(m.files)};
+	m.files.flags = SUP_FILES_CREATE | SUP_FILES_TREE;
+	assert_null(check(&m));
+	m.files.flags = 4;
+	assert_string_equal(check(&m), "flags");
+	m.files.flags = 0;
+	m.files.pad = 1;
+	assert_string_equal(check(&m), "flags");
+}
+
 static void host_names(void **state)
 {
 	static const char *const good[] = {"a", "0", "-", "abc-123"};
@@ -126,11 +141,12 @@ static void wrong_sizes(void **state)
 			               : op == SUP_CANCEL  ? sizeof(struct sup_simple)
 			               : op == SUP_RELEASE ? sizeof(struct sup_hold)
 			               : op == SUP_KEEP    ? sizeof(struct sup_keep)
+			               : op == SUP_FILES   ? sizeof(struct sup_files)
 			               : op == SUP_SLEEP || op == SUP_DELETE || op == SUP_STATUS
 			                       ? sizeof(struct sup_key)
 			                       : SIZE_MAX;
 			memset(m.bytes + sizeof(struct sup_header) + SUP_KEY_LEN, 0,
-			        op == SUP_KEEP ? 8 : 0);
+			        op == SUP_KEEP || op == SUP_FILES ? 8 : 0);
 			assert_int_equal(message_check(&m, len, 0) == NULL, len == right);
 			/* the header says another size than came */
 			m.h.size = (uint16_t)(len + 1);
@@ -159,9 +175,13 @@ static void descriptors_are_refused(void **state)
 static void assert_sound(const union message *m, size_t len)
 {
 	assert_int_equal(m->h.size, len);
-	assert_true(m->h.op >= SUP_CLAIM && m->h.op <= SUP_STATUS);
+	assert_true(m->h.op >= SUP_CLAIM && m->h.op <= SUP_FILES);
 	if (m->h.op == SUP_KEEP)
 		assert_true(m->keep.keep_ms <= 31ULL * 86400000);
+	if (m->h.op == SUP_FILES) {
+		assert_true(m->files.flags <= (SUP_FILES_CREATE | SUP_FILES_TREE));
+		assert_int_equal(m->files.pad, 0);
+	}
 	if (m->h.op != SUP_CLAIM)
 		return;
 	const struct sup_claim *c = &m->claim;
@@ -206,6 +226,7 @@ int main(void)
 	        cmocka_unit_test(sound_messages_pass),
 	        cmocka_unit_test(numbers_have_bounds),
 	        cmocka_unit_test(keep_has_a_bound),
+	        cmocka_unit_test(files_flags),
 	        cmocka_unit_test(host_names),
 	        cmocka_unit_test(wrong_sizes),
 	        cmocka_unit_test(answers_are_refused),
