@@ -3,7 +3,7 @@
  * report pipe closes without a word, exec has worked, and the gateway gets the read ends with
  * INIT_STARTED.
  *
- *   WAITING → STARTING → RUNNING → (SYNCING) → INIT_DONE          the leader ended by itself
+ *   WAITING → STARTING → RUNNING → (SETTLING) → (SYNCING) → INIT_DONE   the leader ended by itself
  *                 └─────────┴────→ ENDING → …                     deadline, INIT_KILL, channel gone
  *
  * A command that ended by itself is done when its leader is: what it left in the background stays
@@ -32,6 +32,7 @@
 #include <sys/wait.h>
 
 #define TICK_MS      2
+#define SETTLE_MS    100
 #define MAX_HELD     (16 << 20) /* bytes of payload copied for commands that wait */
 #define SHELL_KILLED (128 + SIGKILL)
 #define NS_PER_MS    1000000ull
@@ -151,7 +152,25 @@ static void start_sync(struct command *c)
 	}
 }
 
-/* The outcome is known, and the leader and what was to be killed are gone. */
+/* Nothing is left to be done but to write home to disk, where that is asked for, and to say so. */
+static void complete(uint32_t slot)
+{
+	struct command *c = commands.running[slot];
+
+	if (c->flags & INIT_RUN_SYNC && c->channel >= 0)
+		start_sync(c);
+	if (c->state == COMMAND_SYNCING)
+		return;
+	send_done(c);
+	leave_slot(slot);
+}
+
+/*
+ * The outcome is known, and the leader and what was to be killed are gone. Where the memory was
+ * used up, some of it (page tables above all) is given back only when all processors have passed a
+ * point of rest: the next command, and on v1 init itself, would be killed for what nobody has any
+ * more. So that outcome waits a little.
+ */
 static void finish(uint32_t slot)
 {
 	struct command *c = commands.running[slot];
@@ -163,12 +182,12 @@ static void finish(uint32_t slot)
 	c->leaf = NULL;
 	if (c->outcome <= INIT_SIGNALED && killed && count_oom_kills() > c->oom_kills)
 		c->done_flags |= INIT_DONE_MEMORY;
-	if (c->flags & INIT_RUN_SYNC && c->channel >= 0)
-		start_sync(c);
-	if (c->state == COMMAND_SYNCING)
+	if (!(c->done_flags & INIT_DONE_MEMORY)) {
+		complete(slot);
 		return;
-	send_done(c);
-	leave_slot(slot);
+	}
+	c->state = COMMAND_SETTLING;
+	c->settled_ns = c->ended_ns + SETTLE_MS * NS_PER_MS;
 }
 
 static void kill_all(const struct command *c)
@@ -542,6 +561,12 @@ static uint64_t tick(uint32_t slot, uint64_t now)
 		if (now < c->deadline_ns)
 			return c->deadline_ns;
 		end(c, INIT_TIMED_OUT);
+	}
+	if (c->state == COMMAND_SETTLING) {
+		if (now < c->settled_ns)
+			return c->settled_ns;
+		complete(slot);
+		return UINT64_MAX;
 	}
 	if (c->state != COMMAND_ENDING)
 		return UINT64_MAX;

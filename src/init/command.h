@@ -15,8 +15,9 @@ enum command_state {
 	COMMAND_WAITING,
 	COMMAND_STARTING, /* forked; exec not yet seen to have worked */
 	COMMAND_RUNNING,
-	COMMAND_ENDING,  /* being killed: until the leader is reaped and the leaf is empty */
-	COMMAND_SYNCING, /* over; its home is being written to disk */
+	COMMAND_ENDING,   /* being killed: until the leader is reaped and the leaf is empty */
+	COMMAND_SETTLING, /* over; memory that it used up comes back */
+	COMMAND_SYNCING,  /* over; its home is being written to disk */
 };
 
 /* What a child that could not exec writes into its report. */
@@ -45,7 +46,7 @@ struct command {
 	uint32_t done_flags;
 	pid_t syncer;
 	uint64_t oom_kills; /* of the container before the start */
-	uint64_t started_ns, ended_ns, deadline_ns, kill_again_ns;
+	uint64_t started_ns, ended_ns, deadline_ns, kill_again_ns, settled_ns;
 };
 
 struct command_setup {
