@@ -1,4 +1,5 @@
 """What these tests share: where a container's control groups are, what a server's processes hold, and times."""
+import os
 import pathlib
 import sys
 import threading
@@ -38,9 +39,10 @@ def hierarchies():
 
 def groups_of(server, name):
     """The containers' groups of a server in one hierarchy."""
-    top = pathlib.Path(hierarchies()[name])
-    (ours,) = top.glob("**/" + server.cgroup_name())
-    return sorted(p for p in ours.iterdir() if p.is_dir() and not p.name.endswith(".main"))
+    for top, folders, _ in os.walk(hierarchies()[name]):  # which others' groups that go meanwhile do not stop
+        if server.cgroup_name() in folders:
+            return sorted(p for p in pathlib.Path(top, server.cgroup_name()).iterdir() if p.is_dir())
+    return []
 
 
 def group_of(server, pid, name):

@@ -247,8 +247,7 @@ def state(server):
     gateway, supervisor = server.gateways(), server.supervisor()
     cgroups = 0
     for hierarchy in hierarchies():
-        with contextlib.suppress(KeyError, ValueError):
-            cgroups += len(groups_of(server, hierarchy))
+        cgroups += len(groups_of(server, hierarchy))
     return {"gateway MiB": (sum(map(resident, gateway)) >> 20, 16), "gateway fds": (sum(map(descriptors, gateway)), 64),
             "supervisor MiB": (resident(supervisor) >> 20, 4), "supervisor fds": (descriptors(supervisor), 6 * 24),
             "sandboxes": (len(server.children("brig: init")), 24), "groups": (cgroups, 4 * 24),
