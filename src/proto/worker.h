@@ -13,7 +13,9 @@
  * home, with no leading slash, no empty, "." or ".." part and no NUL, 1 … WORKER_PATH_MAX long; a
  * path with an illegal part is WORKER_FAILED with EINVAL. No symbolic link is ever followed, at any
  * place of a path: each is opened beneath home with openat2 (RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS,
- * RESOLVE_NO_MAGICLINKS, RESOLVE_NO_XDEV). Only regular files are told of.
+ * RESOLVE_NO_MAGICLINKS, RESOLVE_NO_XDEV). Only regular files are told of: to STAT, OPEN or DELETE
+ * anything else is EISDIR, ELOOP (a link, there or on the way) or ENXIO. What a list goes on after
+ * is compared and never opened: it may be any bytes but NUL.
  *
  * Every walk is bounded in memory, whatever the tree holds, and answers other requests in between.
  * The worker ends 30 s after its last request; the supervisor may end it sooner, to make room for

@@ -93,6 +93,8 @@ static int compare_keys_of(const struct batch *b, const struct key *x, const str
 
 static void batch_sort(struct batch *b)
 {
+	if (b->n < 2)
+		return;
 	sorted_bytes = b->bytes;
 	qsort(b->keys, b->n, sizeof *b->keys, compare_keys);
 }
