@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -167,6 +168,7 @@ static void child(void)
 	pid_t own = getpid();
 
 	setsid();
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 	if (chdir("/tmp/fuzz") < 0)
 		_exit(1);
 	setrlimit(RLIMIT_AS, &memory);
@@ -203,6 +205,8 @@ int fuzz_run(unsigned int seconds, uint64_t seed)
 	uint64_t end = now_ms() + seconds * 1000ull, n = 0;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	/* A child that attaches to us would only stop us. */
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	mkdir("/tmp/fuzz", 0777);
 	chmod("/tmp/fuzz", 0777);
 	for (; now_ms() < end; n++) {

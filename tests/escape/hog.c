@@ -262,7 +262,7 @@ static size_t hog_locks(void)
 	size_t n = 0;
 
 	/* Each lock is held against all of its file. */
-	for (int file = 0; n < MOST && file < 4000; file++) {
+	for (int file = 0; n < MOST && file < 4000 && !time_is_up(); file++) {
 		snprintf(path, sizeof path, "/tmp/l%d", file);
 		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
