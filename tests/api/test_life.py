@@ -8,7 +8,7 @@ import brigtest
 from brigtest import wait_for
 
 DAY = 24 * 3600 * 1000
-ROUND = 30  # seconds within which the keeper surely looks again
+ROUND = 60  # seconds within which a keeper surely looks again, also when the last one died
 
 
 @pytest.fixture(params=[1, 3])
