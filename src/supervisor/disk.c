@@ -175,21 +175,19 @@ int disk_become_maker(struct disk *d, int other)
 /* ---- homes, mounted ---- */
 
 /* A new home, whole or not there, also after power was lost where that is promised. */
-static int home_create(struct disk *d, const char *name, struct disk_home *ret)
+static int home_create(struct disk *d, const char *name, struct disk_home *ret, struct fail *f)
 {
 	struct disk_home home = DISK_HOME_NONE;
 	if (d->n_ahead)
 		home = d->ahead[--d->n_ahead];
-	else
-		home.fd = image_copy(d, d->home_template, home.name);
-	if (home.fd < 0)
-		return home.fd;
+	else if (disk_home_make(d, &home, f) < 0)
+		return -1;
 	if ((d->cfg->durable_power && fsync(home.fd) < 0) ||
 	        renameat(d->scratch, home.name, d->homes, name) < 0 ||
 	        (d->cfg->durable_power && fsync(d->homes) < 0)) {
 		int errnum = errno;
 		disk_home_drop(d, &home);
-		return -errnum;
+		return fail_set(f, SUP_E_SYSTEM, errnum, "make home");
 	}
 	*ret = home;
 	return 0;
@@ -268,7 +266,6 @@ int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, 
 {
 	char name[80];
 	home_name(name, key);
-	bool created = false;
 	struct home *again = home_find(d, key);
 	struct disk_home home = DISK_HOME_NONE;
 	*ret_created = false;
@@ -277,12 +274,9 @@ int disk_home_mount(struct disk *d, const uint8_t key[SUP_KEY_LEN], int userns, 
 	home.fd = openat(d->homes, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (home.fd < 0 && errno != ENOENT)
 		return fail_set(f, SUP_E_HOME, errno, "open home");
-	if (home.fd < 0) {
-		int r = home_create(d, name, &home);
-		if (r < 0)
-			return fail_set(f, SUP_E_SYSTEM, r, "make home");
-		created = true;
-	}
+	bool created = home.fd < 0;
+	if (created && home_create(d, name, &home, f) < 0)
+		return -1;
 	_cleanup_close_ int fd = home.fd, mnt = home.mnt;
 	if (mnt < 0) {
 		int r = image_attach(fd, false, &home.img);
@@ -569,6 +563,30 @@ static int stage_mount(struct disk *d, struct error *err)
 	return 0;
 }
 
+/* A file that was cut short would be mounted, and fail wherever a command reads what is missing. */
+static int base_check(const char *path, struct error *err)
+{
+	struct {
+		uint32_t magic, checksum, features;
+		uint8_t block_bits, pad[23];
+		uint32_t blocks;
+	} super;
+	struct stat st;
+	/* What is no file, such as a FIFO, must not be waited for. */
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_errno(err, errno, "open base image %s", path);
+	if (pread(fd, &super, sizeof(super), 1024) != sizeof(super) || super.magic != 0xe0f5e1e2 ||
+	        super.block_bits > 16)
+		return error_set(err, ERR_INVALID, "base image %s is no erofs file system", path);
+	uint64_t size = (uint64_t)super.blocks << super.block_bits;
+	if ((uint64_t)st.st_size < size)
+		return error_set(err, ERR_INVALID,
+		        "base image %s is cut short: it has %llu of %llu bytes", path,
+		        (unsigned long long)st.st_size, (unsigned long long)size);
+	return 0;
+}
+
 /* erofs straight from the file (6.12 and later, where built in), else over a loop device. */
 static int base_mount_file(const char *path, struct image *ret)
 {
@@ -603,6 +621,9 @@ static int base_mount(struct disk *d, uint32_t n, struct error *err)
 		return error_set(
 		        err, ERR_INVALID, "image name \"%s\" is not a plain file name", name);
 	str_format(path, sizeof(path), "%s/images/%s", d->cfg->data, name);
+	int r = base_check(path, err);
+	if (r < 0)
+		return r;
 	_cleanup_close_ int mnt = base_mount_file(path, &d->image_loops[n]);
 	if (mnt < 0)
 		return error_errno(err, -mnt, "mount base image %s", path);

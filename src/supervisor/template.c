@@ -1,5 +1,6 @@
 #include "supervisor/template.h"
 
+#include "base/log.h"
 #include "base/str.h"
 #include "supervisor/image.h"
 #include "supervisor/sys.h"
@@ -8,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,14 +105,32 @@ static void template_names(const struct sup_config *cfg, char home[64], char scr
 	str_format(scratch, 64, "scratch-%u.ext4", cfg->scratch_mib);
 }
 
+/* Whether it is there and can be mounted: every home and scratch layer would be as bad as it is. */
+static bool template_is_sound(int folder, const char *name)
+{
+	struct image img = IMAGE_NONE;
+	char source[32];
+	_cleanup_close_ int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return false;
+	int r = image_attach(fd, true, &img);
+	str_format(source, sizeof(source), "/dev/loop%d", img.number);
+	const char *const options[] = {"source", source, "ro", NULL, "noload", NULL, NULL};
+	_cleanup_close_ int mnt = r < 0 ? r : image_mount_type("ext4", MOUNT_ATTR_RDONLY, options);
+	sys_close(&img.fd);
+	if (mnt < 0)
+		log_text(LOG_WARN, "template_remade", "%s: %s", name, strerror(-mnt));
+	return mnt >= 0;
+}
+
 int template_make_all(const struct sup_config *cfg, int folder, struct error *err)
 {
 	char home[64], scratch[64];
 	template_names(cfg, home, scratch);
 	int r = 0;
-	if (faccessat(folder, home, F_OK, 0) < 0)
+	if (!template_is_sound(folder, home))
 		r = template_make(cfg, home, true, cfg->home_mib, err);
-	if (r == 0 && faccessat(folder, scratch, F_OK, 0) < 0)
+	if (r == 0 && !template_is_sound(folder, scratch))
 		r = template_make(cfg, scratch, false, cfg->scratch_mib, err);
 	return r;
 }

@@ -7,7 +7,7 @@
 
 #include "supervisor/supervisor.h"
 
-/* Makes what is missing in the folder. */
+/* Makes what is missing in the folder, or cannot be mounted. */
 int template_make_all(const struct sup_config *cfg, int folder, struct error *err);
 /* The same, and opens both. */
 int template_open(const struct sup_config *cfg, int folder, int *ret_home, int *ret_scratch,
