@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -134,6 +135,7 @@ def main():
     args = ap.parse_args()
     only = args.only or ["sandbox", "loop", "gateway", "streams"]
     b = Bench(args)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with open("/proc/loadavg") as f:
         print(f"{os.cpu_count()} processors, load {f.read().split()[0]}, kernel {os.uname().release}")
     try:
