@@ -29,8 +29,8 @@
 #define BUCKETS     256
 #define SENT_MAX    32
 #define ALIVE_S     10
-#define STEP_MAX    64 /* messages read in one step of the loop */
-#define PATHS_BYTES ((size_t)WORKER_LIST_MAX * WORKER_PATH_MAX)
+#define STEP_MAX    64                  /* messages read in one step of the loop */
+#define PATHS_BYTES ((size_t)128 << 10) /* of one answer: a list ends where they are more */
 
 struct container_ask {
 	TAILQ_ENTRY(container_ask) link;
@@ -39,7 +39,8 @@ struct container_ask {
 	struct error failed;   /* that end; code 0: nothing was there to be told of */
 	enum worker_op op;
 	bool sent, again; /* again: it was asked before, on a link that broke */
-	uint32_t limit;   /* of files in the answer */
+	uint32_t limit;   /* of files in the answer, */
+	uint32_t seen;    /* and how many came */
 	union {
 		struct worker_header h;
 		struct worker_list list;
@@ -127,7 +128,7 @@ static void ask_answer(struct container_ask *a, uint32_t flags)
 	struct files_link *l = a->on;
 	struct container_files_result r = {
 	        .n_files = a->n_files,
-	        .more = (flags & WORKER_MORE) != 0,
+	        .more = (flags & WORKER_MORE) != 0 || a->seen > a->n_files,
 	        .partial = (flags & WORKER_PARTIAL) != 0,
 	        .fd = a->fd,
 	};
@@ -298,7 +299,7 @@ static void link_broken(struct files_link *l)
 		/* What had come of an answer is void. */
 		a->again = a->again || a->sent;
 		a->sent = a->created = false;
-		a->n_files = 0;
+		a->n_files = a->seen = 0;
 		buf_reset(&a->paths);
 		if (a->fd >= 0)
 			close(a->fd);
@@ -359,11 +360,13 @@ static bool on_entry(
 {
 	struct container_file *f;
 
-	if (!container_path_valid(path) || a->n_files >= a->limit ||
+	if (!container_path_valid(path) || a->seen++ >= a->limit ||
 	        (*fd >= 0 && a->op != WORKER_OPEN))
 		return false;
 	if (a->op == WORKER_OPEN && *fd >= 0 && !fd_take(a, fd))
 		return false;
+	if (a->paths.len >= PATHS_BYTES)
+		return true;
 	mem_grow(&a->files, &a->cap_files, a->n_files, sizeof(*a->files));
 	f = &a->files[a->n_files++];
 	*f = (struct container_file){
@@ -635,7 +638,7 @@ static struct container_ask *ask_new(
 	a->path_len = path.n;
 	if (path.n > 0)
 		a->path = mem_strndup(path.p, path.n);
-	buf_init(&a->paths, PATHS_BYTES);
+	buf_init(&a->paths, PATHS_BYTES + WORKER_PATH_MAX);
 	return a;
 }
 

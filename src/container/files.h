@@ -29,7 +29,7 @@ struct container_upload;
 struct container_files_result {
 	const struct container_file *files; /* for the call only */
 	size_t n_files;
-	bool more;                       /* of a list: there are more */
+	bool more;                       /* of a list: there are more after the last one */
 	bool partial;                    /* of the recent ones: time was up */
 	int fd;                          /* of open and create: the callee's; else -1 */
 	struct container_upload *upload; /* of create: the callee's */
@@ -47,7 +47,8 @@ struct container_ask;
 void container_ask_cancel(struct container_ask *a); /* takes NULL */
 
 /* In the order of the paths' bytes, after `after` ({NULL,0}: from the start); limit 1 …
- * WORKER_LIST_MAX. A container without a home has no files. */
+ * WORKER_LIST_MAX, and fewer where their paths are more than 128 KiB. A container without a home
+ * has no files. */
 struct container_ask *container_ask_list(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
         struct str after, uint32_t limit, container_files_fn fn, void *ctx);
 /* Changed at since_ns (wall clock) or later, the latest first; at most `limit`, of what could be

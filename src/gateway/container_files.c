@@ -2,9 +2,7 @@
  * Files of containers: list, get, delete, promote, and the first half of a download.
  *
  * Every request first asks the store whether the container is there, in the key's own workspace;
- * what it is doing does not matter. Then the container's worker is asked. A page of a list ends
- * early when its paths are long, so that writing it never takes the loop more than a few
- * milliseconds; `has_more` and `last_id` tell the client how to go on.
+ * what it is doing does not matter. Then the container's worker is asked.
  */
 #include "gateway/container_files.h"
 
@@ -14,8 +12,7 @@
 
 #define LIST_MAX     WORKER_LIST_MAX
 #define LIST_DEFAULT 100
-#define PAGE_PATHS   (128u << 10) /* bytes of paths in one page */
-#define USED_MS      60000        /* last use is noted this exactly */
+#define USED_MS      60000 /* last use is noted this exactly */
 
 /* ---- finding the container ---- */
 
@@ -163,7 +160,6 @@ static void job_answer(struct file_job *j, struct buf *body)
 static void list_answer(struct file_job *j, const struct container_files_result *r)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT((size_t)8 << 20);
-	size_t n, paths = 0;
 	struct json_writer w;
 
 	jw_init(&w, &out);
@@ -171,19 +167,17 @@ static void list_answer(struct file_job *j, const struct container_files_result 
 	jw_kcstr(&w, "object", "list");
 	jw_key(&w, "data");
 	jw_array(&w);
-	for (n = 0; n < r->n_files && paths < PAGE_PATHS; n++) {
-		container_files_write(&w, j->container, &r->files[n]);
-		paths += r->files[n].path.n;
-	}
+	for (size_t i = 0; i < r->n_files; i++)
+		container_files_write(&w, j->container, &r->files[i]);
 	jw_end(&w);
-	if (n > 0) {
+	if (r->n_files > 0) {
 		id_write(&w, "first_id", r->files[0].path);
-		id_write(&w, "last_id", r->files[n - 1].path);
+		id_write(&w, "last_id", r->files[r->n_files - 1].path);
 	} else {
 		jw_knull(&w, "first_id");
 		jw_knull(&w, "last_id");
 	}
-	jw_kbool(&w, "has_more", r->more || n < r->n_files);
+	jw_kbool(&w, "has_more", r->more);
 	jw_end(&w);
 	job_answer(j, &out);
 }

@@ -648,6 +648,30 @@ def test_a_server_that_stops_in_the_middle_ends_cleanly(make_server):
     assert [f["path"] for f in listing(server.client(), "box")] == ["f"]
 
 
+def test_more_uploads_at_once_than_a_worker_takes(client):
+    name = client.post("/containers", {"name": fresh()}).json["id"]
+    with contextlib.ExitStack() as stack:
+        socks = []
+        for i in range(70):
+            sock, tail = begin_upload(client, name, 1, "f%02d" % i)
+            stack.enter_context(contextlib.closing(sock))
+            socks.append((sock, tail))
+        # Those that are refused are told at once; the others wait for their body.
+        time.sleep(0.5)
+        answers = []
+        for sock, tail in socks:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                sock.sendall(b"x" + tail)
+        for sock, _ in socks:
+            answers.append(Reader(sock).answer())
+    assert {a.status for a in answers} <= {200, 503}
+    assert 1 <= sum(a.status == 200 for a in answers) == len(listing(client, name))
+    for answer in answers:
+        if answer.status == 503:
+            assert "too many uploads" in answer.error["message"] and "retry-after" in answer.headers
+    upload(client, name, b"x", "again")
+
+
 def test_expect_100_is_answered_when_there_is_room(client):
     name = fresh()
 

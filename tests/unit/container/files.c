@@ -28,7 +28,8 @@ static struct told {
 	int n;
 	enum err code;
 	char type[48];
-	char paths[256]; /* each with a blank behind it */
+	char paths[256]; /* each with a blank behind it, as far as they fit */
+	size_t n_files;
 	bool more, partial;
 	int fd;
 	struct container_upload *upload;
@@ -46,9 +47,10 @@ static void tell(void *ctx, const struct container_files_result *r, const struct
 		str_copy(told.type, sizeof(told.type), str_of(err->type));
 		return;
 	}
-	for (size_t i = 0; i < r->n_files; i++)
+	for (size_t i = 0; i < r->n_files && strlen(told.paths) < sizeof(told.paths) - 1; i++)
 		snprintf(told.paths + strlen(told.paths), sizeof(told.paths) - strlen(told.paths),
 		        "%.*s ", (int)r->files[i].path.n, r->files[i].path.p);
+	told.n_files = r->n_files;
 	told.more = r->more;
 	told.partial = r->partial;
 	told.fd = r->fd;
@@ -232,6 +234,30 @@ static void test_a_list(void **state)
 	say_done(w, m.h.seq, WORKER_PARTIAL);
 	assert_int_equal(told.n, 2);
 	assert_true(told.partial && !told.more && told.paths[0] == 0);
+	close(w);
+}
+
+static void test_a_list_of_long_paths_ends_early(void **state)
+{
+	char path[WORKER_PATH_MAX + 1];
+	union message m;
+
+	container_ask_list(client, key, (struct str){NULL, 0}, 50, tell, &told);
+	int w = sup_answer(false);
+
+	assert_true(asked(w, &m, NULL));
+	memset(path, 'p', WORKER_PATH_MAX);
+	path[WORKER_PATH_MAX] = 0;
+	for (int i = 0; i < 50; i++) {
+		say_entry(w, m.h.seq, path, -1);
+		turn();
+	}
+	assert_int_equal(told.n, 0);
+	say_done(w, m.h.seq, 0);
+	assert_int_equal(told.n, 1);
+	assert_int_equal(told.code, 0);
+	assert_true(told.more);
+	assert_int_equal(told.n_files, 32);
 	close(w);
 }
 
@@ -564,6 +590,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	        TEST(test_a_list),
+	        TEST(test_a_list_of_long_paths_ends_early),
 	        TEST(test_open_gives_a_descriptor),
 	        TEST(test_an_upload),
 	        TEST(test_failures_in_the_callers_terms),
