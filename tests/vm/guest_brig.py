@@ -21,7 +21,7 @@ TREE = pathlib.Path("/sys/fs/cgroup")
 SERVICE = TREE / "service"
 SPIN = "sh -c 'while :; do :; done'"
 CONFIG = {"container": {"memory": "128m", "memory_allowed": ["128m", "256m"], "home": "64m", "scratch": "128m", "processes": 100,
-                        "sleep_after": "300s"}}
+                        "sleep_after": "300s", "pool": 0}}  # whose groups would be taken for those of the tests
 
 
 def groups(server):
@@ -92,6 +92,33 @@ def test_memory_is_limited_and_its_kill_named(server, client):
     # What is within the limit is not; a later kill of another kind is not taken for one.
     assert client.run("memory", "python3 -c 'b = bytearray(40 << 20); print(len(b))'")["stdout"] == "%d\n" % (40 << 20)
     assert "reason" not in client.run("memory", "kill -KILL $$")["outcome"]
+
+
+def test_memory_that_kills_a_child_only(server, client):
+    """Named also where the command lives on to tell of it; and only then."""
+    eat = "python3 -c 'b = bytearray(300 << 20)'"
+    found = [o["outcome"] for o in client.execute("child", eat + "; exit $?", eat + "; exit 3", "exit 137", timeout_ms=60000)["output"]]
+    assert found == [{"type": "exit", "exit_code": 137, "reason": "memory"}, {"type": "exit", "exit_code": 3},
+                     {"type": "exit", "exit_code": 137}], found
+    client.delete("/containers/child")
+
+
+def test_commands_leave_nothing(server, client):
+    """Of fifty: no group, no process, no descriptor of init's more than after the first ten."""
+    group = is_in(server, "many", client)
+
+    def state():
+        client.run("many", "sleep 0.5")
+        wait_for(lambda: not server.guests("sleep 0.01"))
+        (init,) = (group / "init/cgroup.procs").read_text().split()
+        return len(list(group.glob("**/"))), len(os.listdir("/proc/%s/fd" % init)), int((group / "run/pids.current").read_text())
+
+    client.execute("many", *["(sleep 0.01 &) ; true"] * 10)
+    before = state()
+    client.execute("many", *["(sleep 0.01 &) ; true"] * 40)
+    after = state()
+    assert after[0] <= before[0] + 8 and after[1] <= before[1] + 8 and after[2] == before[2] == 0, (before, after)
+    client.delete("/containers/many")
 
 
 def test_processes_are_limited(server, client):
@@ -237,6 +264,30 @@ def test_one_that_is_full_does_not_hold_up_another(server, client):
     assert calm < 2 and itself < 4
     assert not server.guests("bomb.py")
     assert client.run("bomb", "echo next")["stdout"] == "next\n"
+
+
+FLOOD = "while :; do dd if=/dev/zero of=big bs=1M count=40 conv=fsync 2>/dev/null; rm big; done"
+
+
+def test_pressure_of_the_disk(server, client):
+    """`true` in one container while another writes all it can. Printed; under emulation only much more is a failure."""
+    def times():
+        found = []
+        for _ in range(15):
+            start = time.monotonic()
+            client.run("calm", "true")
+            found.append((time.monotonic() - start) * 1e3)
+        return sorted(found)[7], max(found)
+
+    client.run("calm", "true")
+    alone = times()
+    client.execute("loud", FLOOD, detach=True, exec_id="flood", expect=202)
+    time.sleep(1)
+    beside = times()
+    client.delete("/containers/loud")
+    client.delete("/containers/calm")
+    print("# `true` alone: median %.0f ms, most %.0f ms; beside a flood: %.0f, %.0f" % (alone + beside))
+    assert beside[0] < 8 * alone[0] + 200
 
 
 def test_escape(server, client):
