@@ -91,7 +91,6 @@ static void on_copied(void *ctx, const struct error *err)
 		job_fail(j, err);
 		return;
 	}
-	row_touch_later(j->g, j->key, str_of(j->container));
 	j->ask = container_ask_stat(j->g->containers, j->sup_key,
 	        str_of(documents_attach_path(j->attach)), on_looked, j);
 }
@@ -112,8 +111,11 @@ static void find_done(void *arg)
 {
 	struct attach_job *j = arg;
 
-	if (job_goes_on(j, j->err.code != 0 ? &j->err : NULL))
-		documents_attach_copy(j->attach, j->sup_key, on_copied, j);
+	if (!job_goes_on(j, j->err.code != 0 ? &j->err : NULL))
+		return;
+	documents_attach_copy(j->attach, j->sup_key, on_copied, j);
+	/* Behind the request for a home, as in an upload. */
+	row_touch_later(j->g, j->key, str_of(j->container));
 }
 
 static void on_found(void *ctx, const struct error *err)

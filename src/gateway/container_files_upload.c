@@ -63,7 +63,6 @@ static void on_gone(void *self, enum http_gone why)
 
 static void job_answer(struct upload_job *j)
 {
-	row_touch_later(j->g, j->key, str_of(j->container));
 	if (j->x != NULL) {
 		http_exchange_set_data(j->x, NULL);
 		respond_json(j->x, 200, &j->answer);
@@ -208,6 +207,9 @@ static void on_created(void *ctx, const struct container_files_result *r, const 
 	}
 	j->fd = r->fd;
 	j->file = r->upload;
+	/* The container may have been deleted since it was found, and this made a home anew: it
+	 * must have a row, whatever becomes of the upload. */
+	row_touch_later(j->g, j->key, str_of(j->container));
 	upload_go(j->upload);
 }
 

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #define WAIT_MS   1000
-#define BUDGET_US 10000 /* of the worker's search */
+#define BUDGET_US 150000 /* of the worker's search: about 50,000 files */
 
 struct run_files_list {
 	struct run_files_list *next;

@@ -648,6 +648,28 @@ def test_a_server_that_stops_in_the_middle_ends_cleanly(make_server):
     assert [f["path"] for f in listing(server.client(), "box")] == ["f"]
 
 
+def test_uploads_and_deletes_that_race(client):
+    """What a container has afterwards is listed with it, or neither is there."""
+    name = fresh()
+
+    def put(i):
+        return client.request("POST", client.base + files_path(name), part("file", b"x" * 1000, "f%d" % i) + b"--xyz--\r\n",
+                              headers=FORM).status
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        for _ in range(12):
+            client.post("/containers", {"name": name})
+            puts = [pool.submit(put, i) for i in range(5)]
+            gone = pool.submit(lambda: client.delete("/containers/" + name).status)
+            assert gone.result() in (200, 404)
+            assert {p.result() for p in puts} <= {200, 404, 503}
+            wait_for(lambda: client.get(files_path(name)).status == client.get("/containers/" + name).status)
+    client.delete("/containers/" + name)
+    assert client.get(files_path(name)).status == 404
+    client.run(name, "true")
+    assert listing(client, name) == []
+
+
 def test_more_uploads_at_once_than_a_worker_takes(client):
     name = client.post("/containers", {"name": fresh()}).json["id"]
     with contextlib.ExitStack() as stack:
