@@ -427,6 +427,7 @@ struct container_client *container_client_new(
 
 	if (hurry_open() < 0)
 		BUG("no timer");
+	commands_open();
 	c->base = base;
 	c->fd = fd;
 	c->handler = *h;

@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -132,7 +133,14 @@ static void pipes_discard(struct command *c)
 
 enum read_result { READ_EMPTY, READ_MORE, READ_END, READ_GONE };
 
-/* Reads a bounded amount. READ_GONE: a callback ended the command. */
+static int own[2] = {-1, -1}; /* a pipe that no guest knows, empty between calls */
+
+void commands_open(void)
+{
+	if (own[0] < 0 && pipe2(own, O_CLOEXEC | O_NONBLOCK) < 0)
+		BUG("no pipe to read through: %s", strerror(errno));
+}
+
 /*
  * Reads without waiting, whatever the pipe's other end has made of its flags: a guest that has
  * taken init over may clear O_NONBLOCK at any time. So the bytes are moved to a pipe of our own
@@ -140,15 +148,12 @@ enum read_result { READ_EMPTY, READ_MORE, READ_END, READ_GONE };
  */
 static ssize_t pipe_take(int pipe, char *data, size_t size)
 {
-	static int own[2] = {-1, -1};
-
-	if (own[0] < 0 && pipe2(own, O_CLOEXEC | O_NONBLOCK) < 0)
-		return -1;
 	ssize_t n = splice(pipe, NULL, own[1], NULL, size, SPLICE_F_NONBLOCK);
 
 	return n <= 0 ? n : read(own[0], data, (size_t)n);
 }
 
+/* Reads a bounded amount. READ_GONE: a callback ended the command. */
 static enum read_result pipe_read(struct command *c, int which)
 {
 	struct container_hold *h = c->hold;

@@ -73,6 +73,7 @@ void container_links_free(struct container_client *c);
 void container_transfers_free(struct container_client *c);
 
 /* command.c */
+void commands_open(void); /* once, while there still are descriptors */
 void hold_channel_ready(struct container_hold *h); /* the channel may be read */
 void hold_channel_broken(struct container_hold *h);
 void hold_drop_commands(struct container_hold *h); /* frees them without a callback */
