@@ -46,7 +46,7 @@ def process_table():
         if not entry.isdigit():
             continue
         try:
-            status = pathlib.Path("/proc", entry, "status").read_text()
+            status = pathlib.Path("/proc", entry, "status").read_text("utf-8", "replace")
             title = pathlib.Path("/proc", entry, "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         except OSError:
             continue
