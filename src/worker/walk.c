@@ -28,8 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_KEYS   16384u
-#define MAX_BYTES  (512u << 10)
+#define MAX_KEYS   32768u
+#define MAX_BYTES  (1u << 20)
 #define KEPT_BYTES (512u << 10) /* batches of all frames but the last */
 #define READ_BYTES 32768
 #define KEY_SIZE   260 /* a name, a slash */

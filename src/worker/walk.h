@@ -1,6 +1,6 @@
 /*
  * All regular files of the home, in the order of their paths' bytes, a step at a time. What one
- * walk takes of memory is bounded (some 1.5 MiB), however many names a folder holds and however
+ * walk takes of memory is bounded (some 3 MiB), however many names a folder holds and however
  * deep folders lie in each other; a path longer than WORKER_PATH_MAX is passed over, with all below
  * it.
  */

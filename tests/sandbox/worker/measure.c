@@ -25,7 +25,7 @@ static int compare_double(const void *a, const void *b)
 static void print(const char *what, double *all, int n)
 {
 	qsort(all, (size_t)n, sizeof(*all), compare_double);
-	printf("%-52s p50 %9.0f us   max %9.0f us\n", what, all[n / 2], all[n - 1]);
+	printf("%-48s min %8.0f  p50 %8.0f  max %8.0f us\n", what, all[0], all[n / 2], all[n - 1]);
 }
 
 static bool print_memory(void *ctx, pid_t pid)
