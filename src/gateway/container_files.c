@@ -7,6 +7,7 @@
 #include "gateway/container_files.h"
 
 #include "gateway/documents.h"
+#include "gateway/saving.h"
 
 #include <stdlib.h>
 
@@ -41,12 +42,26 @@ static void find_work(void *arg)
 	store_container_clear(&row);
 }
 
+static void on_home(void *ctx, const struct error *err)
+{
+	struct find_job *j = ctx;
+
+	j->fn(j->ctx, err);
+	free(j);
+}
+
+/* A worker would make an empty home where the saved one is not on this machine. */
 static void find_done(void *arg)
 {
 	struct find_job *j = arg;
+	uint8_t key[SUP_KEY_LEN];
 
-	j->fn(j->ctx, j->err.code != 0 ? &j->err : NULL);
-	free(j);
+	if (j->err.code != 0 || j->g->saving == NULL) {
+		on_home(j, j->err.code != 0 ? &j->err : NULL);
+		return;
+	}
+	row_key(j->key, str_of(j->id), key);
+	saving_prepare(j->g->saving, key, on_home, j);
 }
 
 static void find_failed(evutil_socket_t fd, short what, void *arg)
@@ -69,6 +84,36 @@ void container_files_find(struct gateway *g, const struct config_key *key, struc
 	j->err.retry_after_ms = 1000;
 	if (event_base_once(g->base, -1, EV_TIMEOUT, find_failed, j, &now) < 0)
 		BUG("no memory for an event");
+}
+
+struct change_job {
+	container_files_found_fn then;
+	void *ctx;
+};
+
+static void on_saved(void *ctx, const struct error *err)
+{
+	struct change_job *j = ctx;
+	struct error e;
+
+	if (err != NULL)
+		error_set(&e, ERR_UNAVAILABLE, "The container's files could not be saved.");
+	j->then(j->ctx, err != NULL ? &e : NULL);
+	free(j);
+}
+
+void container_files_changed(struct gateway *g, const uint8_t key[SUP_KEY_LEN],
+        container_files_found_fn then, void *ctx)
+{
+	struct change_job *j;
+
+	if (g->saving == NULL) {
+		then(ctx, NULL);
+		return;
+	}
+	j = mem_alloc(sizeof(*j));
+	*j = (struct change_job){.then = then, .ctx = ctx};
+	saving_wrote(g->saving, key, on_saved, j);
 }
 
 void container_files_key(const struct config_key *key, const char *id, uint8_t ret_key[SUP_KEY_LEN])
@@ -118,8 +163,9 @@ struct file_job {
 	uint8_t key[SUP_KEY_LEN];
 	struct buf path; /* of the file; of a list: what it begins after */
 	uint32_t limit;
-	bool finding;   /* on the pool, */
-	bool promoting; /* or there for the documents */
+	bool finding;   /* the container, */
+	bool promoting; /* or there for the documents, */
+	bool saving;    /* or being saved */
 	struct container_ask *ask;
 };
 
@@ -137,7 +183,7 @@ static void on_gone(void *self, enum http_gone why)
 	struct file_job *j = self;
 
 	j->x = NULL;
-	if (!j->finding && !j->promoting)
+	if (!j->finding && !j->promoting && !j->saving)
 		job_free(j);
 }
 
@@ -206,6 +252,19 @@ static void deleted_answer(struct file_job *j)
 	job_answer(j, &out);
 }
 
+static void on_delete_saved(void *ctx, const struct error *err)
+{
+	struct file_job *j = ctx;
+
+	j->saving = false;
+	if (j->x == NULL)
+		job_free(j);
+	else if (err != NULL)
+		job_fail(j, err);
+	else
+		deleted_answer(j);
+}
+
 static void content_answer(struct file_job *j, int fd)
 {
 	struct http_exchange *x = steal(j->x);
@@ -252,7 +311,8 @@ static void on_answer(void *ctx, const struct container_files_result *r, const s
 		file_answer(j, &r->files[0]);
 		break;
 	case FILE_DELETE:
-		deleted_answer(j);
+		j->saving = true;
+		container_files_changed(j->g, j->key, on_delete_saved, j);
 		break;
 	case FILE_CONTENT:
 		content_answer(j, r->fd);

@@ -12,13 +12,19 @@
 #include "container/files.h"
 #include "gateway/internal.h"
 
-/* err NULL: there is a container of this id in the key's workspace, and it counts as used. */
+/* err NULL: there is a container of this id in the key's workspace, it counts as used, and its home
+ * is on this machine if it has one. */
 typedef void (*container_files_found_fn)(void *ctx, const struct error *err);
 /* fn is called from the loop, always; an id that cannot be is as unknown as any other. */
 void container_files_find(struct gateway *g, const struct config_key *key, struct str id,
         container_files_found_fn fn, void *ctx);
 void container_files_key(
         const struct config_key *key, const char *id, uint8_t ret_key[SUP_KEY_LEN]);
+
+/* Files of the container were changed through this API: then() when that will outlast a crash. From
+ * the loop, perhaps from inside this call. err: it is not saved, in words for the client. */
+void container_files_changed(struct gateway *g, const uint8_t key[SUP_KEY_LEN],
+        container_files_found_fn then, void *ctx);
 
 /* Appends the object of one file. */
 void container_files_write(

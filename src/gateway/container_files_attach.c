@@ -83,6 +83,16 @@ static void on_looked(void *ctx, const struct container_files_result *r, const s
 	job_free(j);
 }
 
+static void on_saved(void *ctx, const struct error *err)
+{
+	struct attach_job *j = ctx;
+
+	if (!job_goes_on(j, err))
+		return;
+	j->ask = container_ask_stat(j->g->containers, j->sup_key,
+	        str_of(documents_attach_path(j->attach)), on_looked, j);
+}
+
 static void on_copied(void *ctx, const struct error *err)
 {
 	struct attach_job *j = ctx;
@@ -91,8 +101,8 @@ static void on_copied(void *ctx, const struct error *err)
 		job_fail(j, err);
 		return;
 	}
-	j->ask = container_ask_stat(j->g->containers, j->sup_key,
-	        str_of(documents_attach_path(j->attach)), on_looked, j);
+	j->busy = true;
+	container_files_changed(j->g, j->sup_key, on_saved, j);
 }
 
 static void find_work(void *arg)

@@ -70,6 +70,14 @@ static void job_answer(struct upload_job *j)
 	job_free(j);
 }
 
+static void on_saved(void *ctx, const struct error *err)
+{
+	if (err != NULL)
+		job_fail(ctx, err);
+	else
+		job_answer(ctx);
+}
+
 static void on_synced(void *ctx, const struct container_files_result *r, const struct error *err)
 {
 	struct upload_job *j = ctx;
@@ -78,7 +86,7 @@ static void on_synced(void *ctx, const struct container_files_result *r, const s
 	if (err != NULL)
 		job_fail(j, err);
 	else
-		job_answer(j);
+		container_files_changed(j->g, j->sup_key, on_saved, j);
 }
 
 static void on_linked(void *ctx, const struct container_files_result *r, const struct error *err)
@@ -96,7 +104,7 @@ static void on_linked(void *ctx, const struct container_files_result *r, const s
 	if (j->g->config->container.durable_power)
 		j->ask = container_ask_sync(j->g->containers, j->sup_key, on_synced, j);
 	else
-		job_answer(j);
+		container_files_changed(j->g, j->sup_key, on_saved, j);
 }
 
 /* Room that was set aside for more than came is given back. */

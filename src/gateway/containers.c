@@ -383,8 +383,7 @@ static void on_attached(void *ctx, const struct error *err)
 		return;
 	}
 	key_of(j, j->row.id, key);
-	saving_changed(j->g->saving, key);
-	saving_settle(j->g->saving, key, on_saved, j);
+	saving_wrote(j->g->saving, key, on_saved, j);
 }
 
 static void on_home(void *ctx, const struct error *err)

@@ -534,6 +534,12 @@ void saving_settle(struct saving *s, const uint8_t key[SUP_KEY_LEN], saving_fn t
 	home_kick(h);
 }
 
+void saving_wrote(struct saving *s, const uint8_t key[SUP_KEY_LEN], saving_fn then, void *ctx)
+{
+	home_get(s, key)->changed = true;
+	saving_settle(s, key, then, ctx);
+}
+
 void saving_ended(struct saving *s, const uint8_t key[SUP_KEY_LEN])
 {
 	struct home *h;

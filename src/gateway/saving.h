@@ -21,8 +21,10 @@ typedef void (*saving_fn)(void *ctx, const struct error *err);
 /* then() when the home is there as it was saved last, or was never saved. err: it could not be
  * brought back, and the container must not be used. */
 void saving_prepare(struct saving *s, const uint8_t key[SUP_KEY_LEN], saving_fn then, void *ctx);
-/* Files may have changed. */
+/* Files of a live container may have changed. */
 void saving_changed(struct saving *s, const uint8_t key[SUP_KEY_LEN]);
+/* Files of a container that need not be live have changed: then() when that is saved, or err. */
+void saving_wrote(struct saving *s, const uint8_t key[SUP_KEY_LEN], saving_fn then, void *ctx);
 /* then() when all changes so far are saved, or err. */
 void saving_settle(struct saving *s, const uint8_t key[SUP_KEY_LEN], saving_fn then, void *ctx);
 /* A live container is live no more: what ran in the background may have changed files. */

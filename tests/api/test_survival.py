@@ -174,6 +174,46 @@ def test_an_image_that_cannot_be_mounted_is_kept(saving):
         assert client.run("box", "cat f")["stdout"] == "precious\n"
 
 
+def without_homes(server):
+    """As another machine would see it: the blobs are there, the homes' images are not."""
+    server.stop()
+    for image in (server.data / "homes").iterdir():
+        image.unlink()
+    server.start()
+    return server.client()
+
+
+def send(client, name, path, data):
+    body = (b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\n%s\r\n--xyz--\r\n' % (path.encode(), data))
+    answer = client.request("POST", client.base + "/containers/%s/files" % name, body,
+                            headers={"Content-Type": "multipart/form-data; boundary=xyz"})
+    assert answer.status == 200, answer
+    return answer.json["id"]
+
+
+def test_files_api_of_homes_that_are_elsewhere():
+    """What the API changes is saved before it is told, and a home that is not here is brought back first."""
+    server = brigtest.Server(None, config={"container": {"saving": "blob", "pool": 0, "sleep_after": "50ms"}})
+    with server.running():
+        client = server.client()
+        client.run("box", "echo old > old; echo gone > gone")
+        client = without_homes(server)
+        assert [f["path"] for f in client.get("/containers/box/files").json["data"]] == ["gone", "old"]
+        assert client.get("/containers/box").json["status"] == "asleep"
+        client = without_homes(server)
+        new = send(client, "box", "new", b"new\n")
+        assert client.get("/containers/box/files/%s/content" % new).body == b"new\n"
+        client = without_homes(server)
+        gone = next(f["id"] for f in client.get("/containers/box/files").json["data"] if f["path"] == "gone")
+        assert client.delete("/containers/box/files/" + gone).status == 200
+        client = without_homes(server)
+        document = client.post("/containers/box/files/%s/promote" % new).json["id"]
+        copied = client.post("/containers/box/files", {"file_id": document})
+        assert copied.status == 200, copied
+        client = without_homes(server)
+        assert client.run("box", "cat old new; cat -- *-new; ls | wc -l")["stdout"] == "old\nnew\nnew\n3\n"
+
+
 # ---- death at any time ----
 
 class Model:
