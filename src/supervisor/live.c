@@ -524,7 +524,10 @@ static bool waiter_files(struct live *l, struct waiter *w)
 		        !worker_has_room(l))
 			return wait_on(l, w, SUP_E_CAPACITY, "room for a file worker");
 	}
-	if (worker_give(l, key, saver, &sock, &f) < 0) {
+	int given = worker_give(l, key, saver, &sock, &f);
+	if (given > 0)
+		return wait_on(l, w, SUP_E_SYSTEM, "end of the last worker");
+	if (given < 0) {
 		answer_failed(l, w->gateway, w->m.h.seq, &f);
 		return true;
 	}

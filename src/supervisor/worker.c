@@ -243,10 +243,14 @@ int worker_give(
 	struct worker_socket msg = {.number = w->given + 1, .idle_ms = l->cfg->worker_idle_ms};
 	int r = sys_send(w->control, &msg, sizeof(msg), &pair[0], 1);
 	close(pair[0]);
-	if (r < 0) {
+	if (r < 0)
 		close(pair[1]);
-		return fail_set(f, SUP_E_SYSTEM, r, "send to worker");
+	if (r == -EPIPE || r == -ECONNRESET) { /* it has just died, and nobody has seen it yet */
+		worker_end(l, w);
+		return 1;
 	}
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "send to worker");
 	w->given++;
 	w->given_ms = clock_mono_ms();
 	*ret_sock = pair[1];
