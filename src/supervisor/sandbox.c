@@ -164,7 +164,7 @@ int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb,
 	return send_setup(h, sb, f);
 }
 
-int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, struct fail *f)
+static int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, struct fail *f)
 {
 	struct image scratch;
 	_cleanup_close_ int root = -1;

@@ -55,8 +55,7 @@ void sandbox_host_close(struct sandbox_host *h);
 
 /* On failure (-1, f) nothing is left but what sandbox_kill and sandbox_remove still take away. */
 int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f);
-int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, struct fail *f);
-/* The same with a root that is made already; scratch becomes the sandbox's, root stays the
+/* Gives it a root that is made already; scratch becomes the sandbox's, root stays the
  * caller's. */
 int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root, struct fail *f);
 /* Does what is still missing of the above too. */
