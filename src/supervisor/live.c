@@ -128,6 +128,13 @@ void container_end(struct live *l, struct container *c, enum sup_end why)
 		c->due_ms += KILL_AGAIN_MS;
 }
 
+static void waiter_free(struct live *l, struct waiter *w)
+{
+	TAILQ_REMOVE(&l->queue, w, link);
+	l->n_waiting--;
+	free(w);
+}
+
 /* Of a pooled sandbox that died before it was ready nobody shall know: another is made. */
 static bool try_again(const struct container *c, struct waiter *w)
 {
@@ -149,9 +156,7 @@ static void container_fail(struct live *l, struct container *c)
 		if (w->m.h.op != SUP_CLAIM || w->on != c->generation || try_again(c, w))
 			continue;
 		answer_failed(l, w->gateway, w->m.h.seq, &c->fail);
-		TAILQ_REMOVE(&l->queue, w, link);
-		l->n_waiting--;
-		free(w);
+		waiter_free(l, w);
 	}
 	container_end(l, c, SUP_END_INIT_DIED);
 }
@@ -555,9 +560,7 @@ static void queue_run(struct live *l)
 		next = TAILQ_NEXT(w, link);
 		if (!answered)
 			continue;
-		TAILQ_REMOVE(&l->queue, w, link);
-		l->n_waiting--;
-		free(w);
+		waiter_free(l, w);
 		if (deletes) { /* claims before it may have waited for it; each delete is answered
 			          once */
 			next = TAILQ_FIRST(&l->queue);
@@ -600,9 +603,7 @@ static void request_cancel(struct live *l, uint32_t gateway, uint32_t seq)
 		next = TAILQ_NEXT(w, link);
 		if (w->gateway != gateway || w->m.h.op != SUP_CLAIM || w->m.h.seq != seq)
 			continue;
-		TAILQ_REMOVE(&l->queue, w, link);
-		l->n_waiting--;
-		free(w);
+		waiter_free(l, w);
 	}
 }
 
@@ -707,9 +708,7 @@ void live_gateway_gone(struct live *l, uint32_t gateway)
 			w->gateway = NOBODY;
 			continue;
 		}
-		TAILQ_REMOVE(&l->queue, w, link);
-		l->n_waiting--;
-		free(w);
+		waiter_free(l, w);
 	}
 	struct container *c;
 	TAILQ_FOREACH(c, &l->containers, link)
@@ -978,10 +977,8 @@ struct live *live_free(struct live *l)
 {
 	if (!l)
 		return NULL;
-	for (struct waiter *w; (w = TAILQ_FIRST(&l->queue));) {
-		TAILQ_REMOVE(&l->queue, w, link);
-		free(w);
-	}
+	for (struct waiter *w; (w = TAILQ_FIRST(&l->queue));)
+		waiter_free(l, w);
 	free(l);
 	return NULL;
 }
