@@ -214,6 +214,19 @@ def test_files_api_of_homes_that_are_elsewhere():
         assert client.run("box", "cat old new; cat -- *-new; ls | wc -l")["stdout"] == "old\nnew\nnew\n3\n"
 
 
+def test_a_home_with_no_inode_left_comes_back():
+    """Files with several names too, which need a place of their own until all of their names are made."""
+    server = brigtest.Server(None, config={"container": {"saving": "blob", "pool": 0, "home": "64m"}})
+    with server.running():
+        client = server.client()
+        fill = ("i=0; while mkdir d$i && for k in $(seq 200); do : > d$i/$k || break 2; done; do ln d$i/1 hard$i; i=$((i+1)); done "
+                "2> /dev/null; df --output=iavail . | tail -1; ls -R | sort | md5sum")
+        output = client.run("box", fill, timeout_ms=60000)["stdout"].split()
+        assert output[0] == "0", output
+        client = without_homes(server)
+        assert client.run("box", "df --output=iavail . | tail -1; ls -R | sort | md5sum")["stdout"].split() == output
+
+
 def test_deleted_while_it_is_saved():
     """A container deleted in the middle of saves and restores, by two gateways: nothing of it comes back, nothing is left behind,
     and what a later one of the name acknowledged is saved."""
