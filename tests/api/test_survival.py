@@ -37,7 +37,7 @@ if n == 0:
         f.seek(100 << 20); f.write(b"end")
         f.seek(3 << 20); f.write(b"m" * 5000)
         f.truncate(300 << 20)
-    os.setxattr("a/all", "user.color", b"\0blue"); os.setxattr("a", "user.of.folder", b"x" * 1000)
+    os.setxattr("a/all", "user.color", b"\0blue"); os.setxattr("a/setuid", "user.stays", b"as it is"); os.setxattr("a", "user.of.folder", b"x" * 1000)
     os.mkdir("sticky"); os.chmod("sticky", 0o1777); os.mkdir("closed"); write("closed/in", b"in"); os.chmod("closed", 0)
     os.mkfifo("pipe"); socket.socket(socket.AF_UNIX).bind("socket")
     at = "deep"
