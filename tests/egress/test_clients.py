@@ -50,7 +50,8 @@ def inside(clean, sandbox, tmp_path):
     home.mkdir()
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "CURL_CA_BUNDLE": clean.ca,
            "GIT_SSL_CAINFO": clean.ca, "NODE_EXTRA_CA_CERTS": clean.ca, "PIP_CERT": clean.ca, "PIP_CONFIG_FILE": "/dev/null",
-           "GIT_TERMINAL_PROMPT": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+           "GIT_TERMINAL_PROMPT": "0", "npm_config_cafile": clean.ca,
+           "npm_config_update_notifier": "false", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
     def run(*argv, ok=True):
         shell = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
