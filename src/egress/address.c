@@ -6,24 +6,27 @@
  */
 #include "egress/address.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { OWN_MAX = 512, OWN_PORTS_MAX = 16, OWN_AGE_MS = 5000 };
+enum { OWN_MAX = 512, OWN_PORTS_MAX = 16 };
 
 struct egress_own {
 	uint16_t ports[OWN_PORTS_MAX];
 	size_t n_ports;
 	struct in6_addr addresses[OWN_MAX]; /* IPv4 ones mapped */
 	size_t n_addresses;
-	uint64_t read_ms;
 	bool known;
+	int changes; /* a socket on which the kernel tells of each change; -1: none */
 };
 
 struct range4 {
@@ -136,19 +139,31 @@ static struct in6_addr as_in6(const union egress_address *a)
 	return out;
 }
 
+/* Whether the list may be old by now. What the kernel tells is not read: that there is any will do.
+ */
+static bool own_changed(struct egress_own *o)
+{
+	char message[256];
+	bool changed = o->changes < 0 || !o->known;
+
+	if (o->changes < 0)
+		return true;
+	while (recv(o->changes, message, sizeof(message), MSG_DONTWAIT) >= 0 || errno == ENOBUFS)
+		changed = true;
+	return changed;
+}
+
 /* False: they cannot be known now, and then none is dialled. */
 static bool own_refresh(struct egress_own *o)
 {
-	uint64_t now = clock_mono_ms();
 	struct ifaddrs *list;
 
-	if (o->known && now - o->read_ms < OWN_AGE_MS)
+	if (!own_changed(o))
 		return true;
 	if (getifaddrs(&list) < 0)
 		return false;
 	o->n_addresses = 0;
 	o->known = true;
-	o->read_ms = now;
 	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
 		union egress_address a = {0};
 
@@ -183,17 +198,26 @@ static bool own_has(const struct egress_own *o, const union egress_address *a)
 struct egress_own *egress_address_own_new(const uint16_t *ports, size_t n_ports)
 {
 	struct egress_own *o = mem_alloc(sizeof(*o));
+	struct sockaddr_nl groups = {
+	        .nl_family = AF_NETLINK, .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
 
 	if (n_ports > OWN_PORTS_MAX)
 		BUG("%zu ports", n_ports);
 	if (n_ports > 0)
 		memcpy(o->ports, ports, n_ports * sizeof(*ports));
 	o->n_ports = n_ports;
+	o->changes = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	if (o->changes >= 0 && bind(o->changes, (struct sockaddr *)&groups, sizeof(groups)) < 0) {
+		close(o->changes);
+		o->changes = -1; /* then the list is read each time */
+	}
 	return o;
 }
 
 struct egress_own *egress_address_own_free(struct egress_own *o)
 {
+	if (o && o->changes >= 0)
+		close(o->changes);
 	free(o);
 	return NULL;
 }

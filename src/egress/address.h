@@ -1,7 +1,7 @@
 /*
  * Which addresses are dialled. An address is judged after a name was resolved, and the very one
  * that was judged is dialled. Plain functions; the list of this machine's own addresses is read
- * anew when it is older than some seconds (one thread).
+ * anew when the kernel tells of a change (one thread).
  */
 #ifndef BRIG_EGRESS_ADDRESS_H
 #define BRIG_EGRESS_ADDRESS_H
