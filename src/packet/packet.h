@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PACKET_MAX_FDS 4
+#define PACKET_MAX_FDS 5
 
 struct packet {
 	size_t len; /* of the datagram; more than the buffer's size where it was cut */

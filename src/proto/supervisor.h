@@ -47,6 +47,8 @@ enum sup_op {
 	SUP_FILES_ARE, /* struct sup_simple; one descriptor */
 	SUP_ENDED, /* struct sup_ended, unasked, to every gateway: a live container is live no more
 	            */
+	SUP_RECORDS, /* struct sup_simple, unasked; one descriptor: the socket on which egress sends
+	                EGRESS_RECORDs from now on, in the place of an earlier one */
 };
 
 struct sup_header {

@@ -10,6 +10,7 @@
 #include "supervisor/cgroup.h"
 #include "supervisor/disk.h"
 #include "supervisor/lease.h"
+#include "supervisor/netns.h"
 
 /* init's own id inside: below nobody, above what distributions give to accounts. */
 #define SANDBOX_INIT_UID 65533
@@ -31,6 +32,7 @@ struct sandbox {
 	int pidfd;
 	int control; /* our end of init's control socket */
 	int userns;  /* the sandbox's own, until it has its root */
+	int netns;   /* its network namespace, until the claim */
 	enum {
 		SANDBOX_IS_NEW,
 		SANDBOX_IS_PREPARED,
@@ -47,6 +49,7 @@ struct sandbox_spec {
 	uint32_t image;     /* what has its root already has that of this image */
 	uint32_t memory_mib, cpu_milli, processes;
 	const char *hostname;
+	bool network, any_address; /* SUP_CLAIM_NETWORK, SUP_CLAIM_ANY_ADDRESS */
 };
 
 /* Opens what struct sandbox_host shares beyond cgroup and disk. */
@@ -59,9 +62,10 @@ int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, str
 /* The same with a root that is made already; scratch becomes the sandbox's, root stays the
  * caller's. */
 int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root, struct fail *f);
-/* Does what is still missing of the above too. */
+/* Does what is still missing of the above too. With spec->network it makes ret_net, the caller's,
+ * whatever comes after in it fails. */
 int sandbox_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
-        bool *ret_created, struct fail *f);
+        bool *ret_created, int ret_net[NETNS_SOCKETS], struct fail *f);
 
 enum sandbox_event {
 	SANDBOX_NOTHING,
