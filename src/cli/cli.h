@@ -66,5 +66,7 @@ int cli_version(int argc, char **argv);
 /* The gateway's own process, started by serve: descriptors at fixed numbers instead of arguments.
  */
 int cli_gateway(void);
+/* The egress process, likewise. */
+int cli_egress(void);
 
 #endif

@@ -204,6 +204,8 @@ int main(int argc, char **argv)
 	/* serve starts its gateways as this program under their own title. */
 	if (argc == 1 && strcmp(argv[0], SPAWN_TITLE) == 0)
 		return cli_gateway();
+	if (argc == 1 && strcmp(argv[0], SPAWN_EGRESS_TITLE) == 0)
+		return cli_egress();
 	if (argc < 2) {
 		print_help(stderr);
 		return CLI_USAGE;

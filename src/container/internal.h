@@ -39,6 +39,7 @@ struct container_hold {
 	struct container_client *client;
 	uint32_t seq; /* of the claim */
 	bool claimed;
+	bool unasked; /* it failed before the supervisor heard of it */
 	LIST_ENTRY(container_hold) bucket; /* until it is claimed */
 	struct outgoing *unsent;           /* the claim, while it waits in the client's queue */
 	uint64_t hold;                     /* the supervisor's name for it */

@@ -157,6 +157,7 @@ struct sup_status {
 	uint64_t generation;
 	uint64_t idle_ms;         /* since the last holder left; 0 while held */
 	uint64_t home_used_bytes; /* blocks that the image takes on disk */
+	uint8_t policy[16];       /* of a live one's claim */
 };
 enum sup_state { SUP_ST_UNKNOWN = 0, SUP_ST_ASLEEP, SUP_ST_RUNNING, SUP_ST_FROZEN };
 

@@ -695,6 +695,7 @@ static void request_status(struct live *l, uint32_t gateway, const struct sup_ke
 		msg.state = c->state == LIVE_FROZEN ? SUP_ST_FROZEN : SUP_ST_RUNNING;
 		msg.holders = c->n_holds;
 		msg.generation = c->generation;
+		memcpy(msg.policy, c->is.policy, sizeof(msg.policy));
 		msg.idle_ms =
 		        c->n_holds || c->state == LIVE_STARTING ? 0 : clock_mono_ms() - c->idle_ms;
 	}
