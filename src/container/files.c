@@ -490,8 +490,7 @@ static void on_readable(evutil_socket_t sock, short what, void *arg)
 
 		l->reading = false;
 
-		if (fd >= 0)
-			close(fd);
+		hurry_close(&fd);
 		if (good)
 			continue;
 		link_broken(l);

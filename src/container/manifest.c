@@ -235,11 +235,11 @@ int manifest_next_chunk(struct manifest_reader *r, struct manifest_chunk *ret, s
 		r->in_file = false;
 		return 0;
 	}
-	if (ret->offset % TREE_PIECE != 0 || ret->length > TREE_PIECE ||
-	        ret->offset < r->next_offset || ret->offset > r->file_size ||
-	        ret->length > r->file_size - ret->offset)
+	/* Within one piece, so that a worker's buffer holds what it becomes. */
+	if (ret->length > TREE_PIECE - ret->offset % TREE_PIECE || ret->offset < r->next_offset ||
+	        ret->offset > r->file_size || ret->length > r->file_size - ret->offset)
 		return damaged(err, "a chunk out of its file");
-	r->next_offset = ret->offset + TREE_PIECE;
+	r->next_offset = ret->offset + ret->length;
 	return 1;
 }
 

@@ -36,7 +36,7 @@ struct manifest_head {
 
 /* Bytes offset … offset + length of a file. What no chunk covers is a hole. */
 struct manifest_chunk {
-	uint64_t offset; /* a multiple of TREE_PIECE */
+	uint64_t offset; /* they rise */
 	uint32_t length; /* 1 … TREE_PIECE; 0: the file's end */
 	uint32_t pad;
 	uint8_t hash[MANIFEST_HASH];

@@ -4,8 +4,9 @@
  * A save reads nodes as they come, cuts each file's bytes into pieces, stores a piece unless it is
  * there, and appends to the new manifest, which takes the old one's place at the end. A file that
  * the worker calls the same has its chunks copied from the old manifest, found by its inode and
- * checked by ctime and size. Then the pieces that only the old manifest had are deleted; now and
- * then all pieces are listed, for those of saves that died.
+ * checked by ctime and size. Then the pieces that only the old manifest had are deleted; a save
+ * that fails deletes those that it made; now and then all pieces are listed, for those of saves
+ * that died.
  */
 #include "container/save.h"
 
@@ -28,6 +29,11 @@
 #define SWEEP_EVERY 64
 #define BLOCK       4096 /* runs of zeros that are holes when a file is made again */
 #define BUFFER      65536
+/* A hole of more than this ends a piece: what is stored of a sparse file is in proportion to what
+ * the guest wrote, and not to where. */
+#define HOLE_MAX 16384
+/* How much is brought back between looks at the disk. */
+#define ROOM_BYTES (16u << 20)
 
 /* ---- keys ---- */
 
@@ -305,10 +311,11 @@ struct save {
 	struct blob_put *put; /* of the new manifest */
 	struct manifest_writer *out;
 	struct hash_set held; /* by the new manifest */
+	struct hash_set made; /* those of them that were not there before */
 	struct save_count count;
 	uint8_t *piece; /* TREE_PIECE bytes; zero outside of what extents gave */
 	uint64_t piece_at;
-	size_t piece_high; /* bytes of it that may be other than zero */
+	size_t piece_len;
 	struct tree_entry entry;
 };
 
@@ -341,18 +348,18 @@ static int piece_store(struct save *s, const struct manifest_chunk *c, struct er
 	}
 	s->count.stored += c->length;
 	r = blob_put_commit(p, key, err);
+	if (r > 0)
+		set_add(&s->made, c->hash);
 	return r < 0 ? r : 0;
 }
 
 /* The piece under way becomes a chunk. */
 static int piece_end(struct save *s, struct error *err)
 {
-	uint64_t left = s->entry.node.size - s->piece_at;
-	struct manifest_chunk c = {
-	        .offset = s->piece_at, .length = left < TREE_PIECE ? (uint32_t)left : TREE_PIECE};
+	struct manifest_chunk c = {.offset = s->piece_at, .length = (uint32_t)s->piece_len};
 	int r;
 
-	if (s->piece_high == 0)
+	if (s->piece_len == 0)
 		return 0;
 	id_sha256((struct str){(const char *)s->piece, c.length}, c.hash);
 	r = piece_store(s, &c, err);
@@ -360,8 +367,8 @@ static int piece_end(struct save *s, struct error *err)
 		return r;
 	set_add(&s->held, c.hash);
 	manifest_add_chunk(s->out, &c);
-	memset(s->piece, 0, s->piece_high);
-	s->piece_high = 0;
+	memset(s->piece, 0, s->piece_len);
+	s->piece_len = 0;
 	return 0;
 }
 
@@ -379,22 +386,22 @@ static int take_extents(struct save *s, struct error *err)
 			return r;
 		if (x.length == 0)
 			return piece_end(s, err);
-		uint64_t piece = x.offset - x.offset % TREE_PIECE;
-
-		if (x.offset < end || x.length > TREE_PIECE - (x.offset - piece) ||
+		if (x.offset < end || x.length > TREE_PIECE - x.offset % TREE_PIECE ||
 		        x.offset > s->entry.node.size || x.length > s->entry.node.size - x.offset)
 			return error_set(err, ERR_PROTOCOL, "the file worker sent a wrong extent");
-		end = x.offset + x.length;
-		if (piece != s->piece_at) {
+		if (x.offset - end > HOLE_MAX ||
+		        x.offset / TREE_PIECE != s->piece_at / TREE_PIECE) {
 			r = piece_end(s, err);
 			if (r < 0)
 				return r;
-			s->piece_at = piece;
 		}
-		r = pipe_take(&s->in, s->piece + (x.offset - piece), x.length, err);
+		if (s->piece_len == 0)
+			s->piece_at = x.offset;
+		end = x.offset + x.length;
+		r = pipe_take(&s->in, s->piece + (x.offset - s->piece_at), x.length, err);
 		if (r < 0)
 			return r;
-		s->piece_high = (size_t)(x.offset - piece) + x.length;
+		s->piece_len = (size_t)(end - s->piece_at);
 		s->count.read += x.length;
 	}
 }
@@ -497,6 +504,16 @@ static void delete_unused(struct save *s, bool sweep)
 	}
 }
 
+/* A save that failed must not leave more behind each time that it is tried. */
+static void delete_made(struct save *s)
+{
+	char name[BLOB_KEY_MAX];
+
+	for (size_t i = 0; i < s->made.size; i++)
+		if (s->made.used[i])
+			blob_delete(s->blobs, chunk_key(s->key, s->made.slots[i], name), NULL);
+}
+
 static int save_tree(struct save *s, int64_t started_ns, uint32_t *ret_saves, struct error *err)
 {
 	struct manifest_head head = {.version = MANIFEST_VERSION, .started_ns = started_ns};
@@ -518,6 +535,7 @@ static int save_tree(struct save *s, int64_t started_ns, uint32_t *ret_saves, st
 		r = manifest_end(s->out, err);
 	if (r < 0) {
 		blob_put_abort(s->put);
+		delete_made(s);
 		return r;
 	}
 	r = blob_put_replace(s->put, manifest_key(s->key, name), err);
@@ -555,6 +573,7 @@ int save_home(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe, in
 	last_close(&s->last);
 	manifest_free(s->out);
 	set_free(&s->held);
+	set_free(&s->made);
 	free(s->piece);
 	free(s);
 	return r;
@@ -566,6 +585,9 @@ struct restore {
 	struct blob_store *blobs;
 	const uint8_t *key;
 	int pipe;
+	save_room_fn *room;
+	void *ctx;
+	uint64_t unchecked; /* bytes since there was room */
 	struct save_count count;
 	struct tree_entry entry;
 	uint8_t piece[TREE_PIECE];
@@ -632,6 +654,15 @@ static int fetch_piece(struct restore *s, const struct manifest_chunk *c, struct
 	return 0;
 }
 
+static int check_room(struct restore *s, uint32_t more, struct error *err)
+{
+	s->unchecked += more;
+	if (s->room == NULL || s->unchecked < ROOM_BYTES)
+		return 0;
+	s->unchecked = 0;
+	return s->room(s->ctx, err);
+}
+
 static int send_node(struct restore *s, struct manifest_reader *m, struct error *err)
 {
 	static const struct tree_extent end;
@@ -649,7 +680,9 @@ static int send_node(struct restore *s, struct manifest_reader *m, struct error 
 	if (r < 0 || e->node.type != TREE_FILE)
 		return r;
 	while ((r = manifest_next_chunk(m, &c, err)) > 0) {
-		r = fetch_piece(s, &c, err);
+		r = check_room(s, c.length, err);
+		if (r == 0)
+			r = fetch_piece(s, &c, err);
 		if (r == 0)
 			r = send_piece(s, &c, err);
 		if (r < 0)
@@ -658,8 +691,8 @@ static int send_node(struct restore *s, struct manifest_reader *m, struct error 
 	return r < 0 ? r : pipe_put(s->pipe, &end, sizeof(end), err);
 }
 
-int save_restore(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe,
-        struct save_count *ret, struct error *err)
+int save_restore(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe, save_room_fn *room,
+        void *ctx, struct save_count *ret, struct error *err)
 {
 	static const struct tree_node end = {.type = TREE_END};
 	struct restore *s;
@@ -674,6 +707,8 @@ int save_restore(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe,
 	s->blobs = b;
 	s->key = key;
 	s->pipe = pipe;
+	s->room = room;
+	s->ctx = ctx;
 	while ((r = manifest_next(l.reader, &s->entry, err)) > 0) {
 		r = send_node(s, l.reader, err);
 		if (r < 0)

@@ -40,10 +40,13 @@ int save_since(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int64_t *re
 int save_home(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe, int64_t started_ns,
         struct save_count *ret, struct error *err);
 
-/* Writes the saved tree to the pipe (the caller's). -ERR_NOT_FOUND: it was never saved. SIGPIPE
- * must be ignored. */
-int save_restore(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe,
-        struct save_count *ret, struct error *err);
+/* Whether the disk that the home comes to has room: 0, or what to fail with. */
+typedef int save_room_fn(void *ctx, struct error *err);
+
+/* Writes the saved tree to the pipe (the caller's), and asks room() now and then (NULL: never).
+ * -ERR_NOT_FOUND: it was never saved. SIGPIPE must be ignored. */
+int save_restore(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], int pipe, save_room_fn *room,
+        void *ctx, struct save_count *ret, struct error *err);
 
 /* Forgets the saved state. 0 also where there is none. */
 int save_delete(struct blob_store *b, const uint8_t key[SUP_KEY_LEN], struct error *err);

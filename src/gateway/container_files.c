@@ -102,8 +102,8 @@ static void on_saved(void *ctx, const struct error *err)
 	free(j);
 }
 
-void container_files_changed(struct gateway *g, const uint8_t key[SUP_KEY_LEN],
-        container_files_found_fn then, void *ctx)
+void container_files_changed(
+        struct gateway *g, const uint8_t key[SUP_KEY_LEN], container_files_found_fn then, void *ctx)
 {
 	struct change_job *j;
 

@@ -20,7 +20,9 @@
 
 struct run_files_list {
 	struct run_files_list *next;
+	size_t n;
 	struct result_file files[WORKER_RECENT_MAX];
+	uint64_t ctime_ns[WORKER_RECENT_MAX];
 	char bytes[]; /* of the paths */
 };
 
@@ -41,27 +43,41 @@ static void stop_asking(struct turn_run *t)
 		evtimer_del(t->files.timer);
 }
 
+/* The stamps of files are coarse: one that the call before made in the very tick in which this one
+ * began was told of then, and has not changed since. */
+static bool is_told(const struct turn_run *t, const struct container_file *f)
+{
+	for (const struct run_files_list *l = t->files.lists; l != NULL; l = l->next)
+		for (size_t i = 0; i < l->n; i++)
+			if (l->ctime_ns[i] == f->ctime_ns && str_eq(l->files[i].path, f->path))
+				return true;
+	return false;
+}
+
 static void list_keep(struct turn_run *t, const struct container_files_result *r)
 {
 	struct result *result = &t->files.result->result;
 	size_t n = r->n_files < WORKER_RECENT_MAX ? r->n_files : WORKER_RECENT_MAX, bytes = 0;
-	struct run_files_list *l;
+	struct run_files_list *l, *before = t->files.lists;
 
 	for (size_t i = 0; i < n; i++)
 		bytes += r->files[i].path.n;
 	l = mem_alloc(sizeof(*l) + bytes);
-	l->next = t->files.lists;
-	t->files.lists = l;
+	l->next = before;
 	bytes = 0;
 	for (size_t i = 0; i < n; i++) {
 		struct str path = r->files[i].path;
 
+		if (is_told(t, &r->files[i]))
+			continue;
 		memcpy(l->bytes + bytes, path.p, path.n);
-		l->files[i].path = (struct str){l->bytes + bytes, path.n};
+		l->files[l->n].path = (struct str){l->bytes + bytes, path.n};
+		l->ctime_ns[l->n++] = r->files[i].ctime_ns;
 		bytes += path.n;
 	}
+	t->files.lists = l;
 	result->files = l->files;
-	result->n_files = n;
+	result->n_files = l->n;
 }
 
 static void on_recent(void *ctx, const struct container_files_result *r, const struct error *err)

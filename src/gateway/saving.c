@@ -357,11 +357,17 @@ static void save_begin(struct home *h)
 
 /* ---- bringing back ---- */
 
+/* A home's image must never meet a full disk. */
+static int room_work(void *gateway, struct error *err)
+{
+	return gateway_check_room(gateway, err);
+}
+
 static void restore_work(void *arg)
 {
 	struct home *h = arg;
 
-	save_restore(h->s->g->blobs, h->key, h->pipe, NULL, &h->ours);
+	save_restore(h->s->g->blobs, h->key, h->pipe, room_work, h->s->g, NULL, &h->ours);
 	close(h->pipe);
 	h->pipe = -1;
 }

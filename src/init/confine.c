@@ -98,7 +98,7 @@ static int landlock(int run)
 	size_t size = abi >= 6   ? sizeof attr
 	              : abi >= 4 ? offsetof(struct ll_ruleset, scoped)
 	                         : offsetof(struct ll_ruleset, net);
-	int ruleset, root, rc = -1, errnum;
+	int ruleset, root, rc = -1;
 
 	if (abi < 1)
 		return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -1;
@@ -117,12 +117,7 @@ static int landlock(int run)
 	if (root >= 0 && landlock_allow(ruleset, root, attr.fs) == 0 &&
 	        landlock_allow(ruleset, run, attr.fs) == 0)
 		rc = (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
-	errnum = errno;
-	if (root >= 0)
-		close(root);
-	close(ruleset);
-	errno = errnum;
-	return rc;
+	return sys_close(ruleset, sys_close(root, rc));
 }
 
 static int load(const struct sock_filter *filter, size_t n)

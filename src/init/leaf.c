@@ -45,14 +45,11 @@ static int file_write(const struct leaf *leaf, const char *name, const char *tex
 {
 	int fd = openat(leaf->dir, name, O_WRONLY | O_CLOEXEC);
 	ssize_t n;
-	int errnum;
 
 	if (fd < 0)
 		return -errno;
 	n = write(fd, text, strlen(text));
-	errnum = errno;
-	close(fd);
-	return n < 0 ? -errnum : 0;
+	return sys_close(fd, n < 0) ? -errno : 0;
 }
 
 /* At most size - 1 bytes, NUL-terminated; "" when the file cannot be read. */

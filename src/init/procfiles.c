@@ -342,7 +342,7 @@ int procfiles_prepare(int files, int procfs, int run, int oom)
 	proc.memory_stat = open_beside(oom, "memory.stat");
 	read_processor(procfs);
 	for (int i = 0; i < N_FILES; i++) {
-		int mount;
+		int mount, rc;
 
 		proc.fds[i] = openat(files, NAMES[i], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
 		if (proc.fds[i] < 0)
@@ -350,14 +350,11 @@ int procfiles_prepare(int files, int procfs, int run, int oom)
 		mount = sys_open_tree(files, NAMES[i]);
 		if (mount < 0)
 			return -errno;
-		if (sys_mount_setattr(mount, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC) < 0 ||
-		        sys_move_mount(mount, procfs, PLACES[i] ? PLACES[i] : NAMES[i]) < 0) {
-			int errnum = errno;
-
-			close(mount);
-			return -errnum;
-		}
-		close(mount);
+		rc = sys_mount_setattr(mount, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC);
+		if (rc == 0)
+			rc = sys_move_mount(mount, procfs, PLACES[i] ? PLACES[i] : NAMES[i]);
+		if (sys_close(mount, rc) < 0)
+			return -errno;
 	}
 	write_fixed();
 	/* With the numbers of nobody yet: what takes time is the first writing of a file. */

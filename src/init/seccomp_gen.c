@@ -1,6 +1,6 @@
 /*
- * Writes init's seccomp filters (and, with the argument `worker`, a worker's) as C arrays. A tool
- * of the build: it uses libseccomp, which init, being static musl, cannot.
+ * Writes init's seccomp filters (and, with the argument `worker` or `egress`, that process's) as C
+ * arrays. A tool of the build: it uses libseccomp, which init, being static musl, cannot.
  *
  * Three programs, which stack (the kernel obeys the strictest answer; among equal ones the last
  * loaded):
@@ -284,6 +284,57 @@ static scmp_filter_ctx make_worker(bool saver)
 	return ctx;
 }
 
+/*
+ * egress  what the egress process may call once it has read its files: TCP and UDP over IP, the
+ * socket that tells this machine's own addresses, its loop and its log. Opening a file is refused
+ * and not deadly, since a libc may try and goes on without; all else kills.
+ */
+static scmp_filter_ctx make_egress(void)
+{
+	static const char *const CALLS[] = {"accept4", "bind", "brk", "clock_gettime", "close",
+	        "connect", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2",
+	        "epoll_wait", "exit", "exit_group", "fcntl", "fstat", "futex", "getpeername",
+	        "getpid", "getrandom", "getsockname", "getsockopt", "gettid", "gettimeofday",
+	        "listen", "lseek", "madvise", "mremap", "munmap", "newfstatat", "poll", "ppoll",
+	        "pread64", "read", "readv", "recvfrom", "recvmsg", "restart_syscall",
+	        "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sendmsg", "sendto", "shutdown",
+	        "sigaltstack", "tgkill", "write", "writev"};
+	static const char *const FILES[] = {"open", "openat", "openat2", "access", "faccessat",
+	        "faccessat2", "stat", "readlink", "readlinkat"};
+	/* SO_LINGER, SO_RCVBUF, SO_SNDBUF, SO_REUSEADDR and SO_REUSEPORT; IP_PKTINFO; TCP_NODELAY.
+	 */
+	static const uint32_t OPTIONS[][2] = {{SOL_SOCKET, SO_LINGER}, {SOL_SOCKET, SO_RCVBUF},
+	        {SOL_SOCKET, SO_SNDBUF}, {SOL_SOCKET, SO_REUSEADDR}, {SOL_SOCKET, SO_REUSEPORT},
+	        {0, 8}, {6, 1}};
+	static const uint32_t IOCTLS[] = {0x541b /* FIONREAD */, 0x5421 /* FIONBIO */};
+	static const uint32_t FAMILIES[] = {AF_INET, AF_INET6};
+	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
+
+	check(ctx ? 0 : -ENOMEM, "seccomp_init");
+	check(seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS), "badarch");
+	check(seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2), "optimize");
+	for (size_t i = 0; i < sizeof CALLS / sizeof *CALLS; i++)
+		rule(ctx, SCMP_ACT_ALLOW, CALLS[i], 0, none(), none(), none());
+	for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++)
+		rule(ctx, SCMP_ACT_ERRNO(EACCES), FILES[i], 0, none(), none(), none());
+	for (size_t i = 0; i < sizeof OPTIONS / sizeof *OPTIONS; i++)
+		rule(ctx, SCMP_ACT_ALLOW, "setsockopt", 2, is(1, LOW32, OPTIONS[i][0]),
+		        is(2, LOW32, OPTIONS[i][1]), none());
+	for (size_t i = 0; i < sizeof IOCTLS / sizeof *IOCTLS; i++)
+		rule(ctx, SCMP_ACT_ALLOW, "ioctl", 1, is(1, LOW32, IOCTLS[i]), none(), none());
+	for (size_t f = 0; f < sizeof FAMILIES / sizeof *FAMILIES; f++) {
+		rule(ctx, SCMP_ACT_ALLOW, "socket", 2, is(0, LOW32, FAMILIES[f]),
+		        is(1, 0xf, SOCK_STREAM), none());
+		rule(ctx, SCMP_ACT_ALLOW, "socket", 2, is(0, LOW32, FAMILIES[f]),
+		        is(1, 0xf, SOCK_DGRAM), none());
+	}
+	rule(ctx, SCMP_ACT_ALLOW, "socket", 2, is(0, LOW32, AF_NETLINK),
+	        is(2, LOW32, NETLINK_ROUTE), none());
+	rule(ctx, SCMP_ACT_ALLOW, "mmap", 1, is(2, PROT_EXEC, 0), none(), none());
+	rule(ctx, SCMP_ACT_ALLOW, "mprotect", 1, is(2, PROT_EXEC, 0), none(), none());
+	return ctx;
+}
+
 static void print(const struct sock_filter *f, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -325,6 +376,10 @@ int main(int argc, char **argv)
 	if (argc == 2 && strcmp(argv[1], "worker") == 0) {
 		emit("worker", make_worker(false), 0);
 		emit("saver", make_worker(true), 0);
+		return fflush(stdout) || ferror(stdout);
+	}
+	if (argc == 2 && strcmp(argv[1], "egress") == 0) {
+		emit("egress", make_egress(), 0);
 		return fflush(stdout) || ferror(stdout);
 	}
 	printf("#define SECCOMP_UID_MARK 0x%08xu\n\n", UID_MARK);

@@ -17,12 +17,9 @@
 #include "init/procfiles.h"
 #include "init/sys.h"
 
-#include <net/if.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #define STAGING "/dev"
@@ -52,7 +49,7 @@ static struct {
 static int make_mount(const char *type, const char *const *options, unsigned int attributes)
 {
 	int fs = sys_fsopen(type);
-	int mount = -1, errnum;
+	int mount = -1;
 
 	if (fs < 0)
 		return -1;
@@ -63,10 +60,7 @@ static int make_mount(const char *type, const char *const *options, unsigned int
 	if (sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL) == 0)
 		mount = sys_fsmount(fs, attributes);
 out:
-	errnum = errno;
-	close(fs);
-	errno = errnum;
-	return mount;
+	return sys_close(fs, mount);
 }
 
 /* Makes a file system and attaches it at dir/path. Returns an open descriptor of its root. */
@@ -75,20 +69,15 @@ static int mount_at(const char *type, const char *const *options, unsigned int a
 {
 	int mount = make_mount(type, options, attributes);
 
-	if (mount >= 0 && sys_move_mount(mount, dir, path) < 0) {
-		int errnum = errno;
-
-		close(mount);
-		errno = errnum;
-		return -1;
-	}
+	if (mount >= 0 && sys_move_mount(mount, dir, path) < 0)
+		return sys_close(mount, -1);
 	return mount;
 }
 
 /* Binds a copy of from/name over dir/path with further attributes. A missing target is no error. */
 static int bind_over(int from, const char *name, int dir, const char *path, uint64_t attributes)
 {
-	int mount, rc, errnum;
+	int mount, rc;
 
 	if (faccessat(dir, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -1;
@@ -98,10 +87,7 @@ static int bind_over(int from, const char *name, int dir, const char *path, uint
 	rc = sys_mount_setattr(mount, attributes);
 	if (rc == 0)
 		rc = sys_move_mount(mount, dir, path);
-	errnum = errno;
-	close(mount);
-	errno = errnum;
-	return rc;
+	return sys_close(mount, rc);
 }
 
 /*
@@ -157,14 +143,9 @@ static int bound_ipc(int proc)
 		int fd = openat(proc, SETTINGS[i][0], O_WRONLY | O_CLOEXEC);
 		size_t len = strlen(SETTINGS[i][1]);
 		bool ok = fd >= 0 && write(fd, SETTINGS[i][1], len) == (ssize_t)len;
-		int errnum = errno;
 
-		if (fd >= 0)
-			close(fd);
-		if (!ok && errnum != EACCES && errnum != ENOENT) {
-			errno = errnum;
+		if (sys_close(fd, !ok) && errno != EACCES && errno != ENOENT)
 			return -1;
-		}
 	}
 	return 0;
 }
@@ -261,7 +242,7 @@ static int write_text(int fd, const char *text)
 static int make_etc(int root)
 {
 	int etc = open_folder(root, "etc", 0755);
-	int rc, errnum;
+	int rc;
 
 	if (etc < 0)
 		return -1;
@@ -269,10 +250,7 @@ static int make_etc(int root)
 	setup.hostname = make_file(etc, "hostname");
 	setup.resolver = make_file(etc, "resolv.conf");
 	rc = setup.hosts >= 0 && setup.hostname >= 0 && setup.resolver >= 0 ? 0 : -1;
-	errnum = errno;
-	close(etc);
-	errno = errnum;
-	return rc;
+	return sys_close(etc, rc);
 }
 
 /* Without network there is nobody on port 53 of lo: a name that is not in hosts fails at once. With
@@ -294,15 +272,10 @@ static int write_etc(const char *hostname, bool network)
 static int attach(int mount, int root, const char *name)
 {
 	int target = open_folder(root, name, 0755);
-	int rc, errnum;
 
 	if (target < 0)
 		return -1;
-	rc = sys_move_mount(mount, target, "");
-	errnum = errno;
-	close(target);
-	errno = errnum;
-	return rc;
+	return sys_close(target, sys_move_mount(mount, target, ""));
 }
 
 /* A small one for now: its size comes with the claim. Returns its root. */
@@ -312,20 +285,15 @@ static int attach_tmpfs(int dir, const char *name)
 	        "size", "1m", "nr_inodes", "16", "mode", "1777", NULL};
 	int mount = make_mount("tmpfs", OPTIONS, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 
-	if (mount >= 0 && attach(mount, dir, name) < 0) {
-		int errnum = errno;
-
-		close(mount);
-		errno = errnum;
-		return -1;
-	}
+	if (mount >= 0 && attach(mount, dir, name) < 0)
+		return sys_close(mount, -1);
 	return mount;
 }
 
 static int resize_tmpfs(int mount, uint32_t mib)
 {
 	char size[16], inodes[16];
-	int fs = sys_fspick(mount), rc = -1, errnum;
+	int fs = sys_fspick(mount), rc = -1;
 
 	if (fs < 0)
 		return -1;
@@ -336,10 +304,7 @@ static int resize_tmpfs(int mount, uint32_t mib)
 	if (sys_fsconfig(fs, FSCONFIG_SET_STRING, "size", size) == 0 &&
 	        sys_fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", inodes) == 0)
 		rc = sys_fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL);
-	errnum = errno;
-	close(fs);
-	errno = errnum;
-	return rc;
+	return sys_close(fs, rc);
 }
 
 /* /workspace/home, and /mnt/data as another name for it. Returns the place for home. */
@@ -362,25 +327,6 @@ static int make_home_place(int root)
 	return rc < 0 && errno != EEXIST ? -1 : home;
 }
 
-static int raise_loopback(void)
-{
-	struct ifreq r = {.ifr_name = "lo"};
-	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int rc, errnum;
-
-	if (s < 0)
-		return -1;
-	rc = ioctl(s, SIOCGIFFLAGS, &r);
-	if (rc == 0 && !(r.ifr_flags & IFF_UP)) {
-		r.ifr_flags = (short)(r.ifr_flags | IFF_UP);
-		rc = ioctl(s, SIOCSIFFLAGS, &r);
-	}
-	errnum = errno;
-	close(s);
-	errno = errnum;
-	return rc;
-}
-
 int setup_root(int root, const char **ret_step)
 {
 	errno = 0;
@@ -394,7 +340,6 @@ int setup_root(int root, const char **ret_step)
 	setup.tmp = attach_tmpfs(root, "tmp");
 	TRY(setup.tmp, "tmp");
 	TRY(make_etc(root), "etc");
-	TRY(raise_loopback(), "lo");
 	TRY(fchdir(root), "root folder");
 	TRY(sys_pivot_root(".", "."), "pivot_root");
 	TRY(sys_umount(".", SYS_MNT_DETACH), "detach");

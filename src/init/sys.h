@@ -92,6 +92,17 @@ static inline int sys_close_range(unsigned int first, unsigned int last)
 	return (int)syscall(SYS_close_range, first, last, 0);
 }
 
+/* Closes fd where it is one, and returns rc with errno as it was. */
+static inline int sys_close(int fd, int rc)
+{
+	int errnum = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = errnum;
+	return rc;
+}
+
 static inline int sys_set_capabilities(uint32_t permitted, uint32_t effective)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};

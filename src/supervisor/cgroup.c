@@ -274,11 +274,34 @@ void cgroup_stop(struct cgroup_host *h)
 
 /* ---- one sandbox ---- */
 
+const char *cgroup_path(char path[64], const char *group, const char *file)
+{
+	str_format(path, 64, "%s/%s", group, file);
+	return path;
+}
+
+static int make_groups(const struct cgroup_host *h, const char *name, uid_t init_uid)
+{
+	/* Of version 1 alone the last. */
+	static const char *const given[] = {"run", "cgroup.procs", "run/cgroup.procs", "run/tasks"};
+	char path[64];
+	int root = h->root[h->tree->hierarchy];
+	if (mkdirat(root, name, 0755) < 0 ||
+	        mkdirat(root, cgroup_path(path, name, "init"), 0755) < 0 ||
+	        mkdirat(root, cgroup_path(path, name, "run"), 0755) < 0)
+		return -errno;
+	for (int i = 0; i < (h->mode == INIT_CG_V1 ? 4 : 3); i++)
+		if (fchownat(root, cgroup_path(path, name, given[i]), init_uid, init_uid, 0) < 0)
+			return -errno;
+	for (int i = CGH_MEMORY; i < CGH_N; i++) /* some may be mounted together */
+		if (h->root[i] >= 0 && mkdirat(h->root[i], name, 0755) < 0 && errno != EEXIST)
+			return -errno;
+	return h->ns_delegate ? 0 : cgroup_settle(h, name);
+}
+
 int cgroup_make(const struct cgroup_host *h, const char *name, uid_t init_uid, struct fail *f)
 {
-	int r = h->tree->make(h, name, init_uid);
-	if (r == 0)
-		r = h->limit->make(h, name);
+	int r = make_groups(h, name, init_uid);
 	if (r == 0)
 		return 0;
 	cgroup_remove(h, name);
@@ -340,14 +363,17 @@ bool cgroup_needs_entry(const struct cgroup_host *h)
 
 int cgroup_settle(const struct cgroup_host *h, const char *name)
 {
-	return h->tree->settle(h, name);
+	char path[64];
+	if (h->mode != INIT_CG_V2)
+		return 0;
+	return sys_write_at(h->root[CGH_V2], cgroup_path(path, name, "cgroup.subtree_control"),
+	        CGROUP_V2_CONTROLLERS);
 }
 
 int cgroup_freeze(const struct cgroup_host *h, const char *name, bool on)
 {
 	char path[64];
-	str_format(path, sizeof(path), "%s/run", name);
-	return h->tree->freeze(h, path, on);
+	return h->tree->freeze(h, cgroup_path(path, name, "run"), on);
 }
 
 bool cgroup_is_frozen(const struct cgroup_host *h, const char *name)

@@ -46,11 +46,6 @@ struct cgroup_host {
 /* Names are relative to <ours>; functions return 0 or a negative errno. */
 struct cgroup_tree_ops {
 	enum cgroup_hierarchy hierarchy;
-	/* Makes name, name/init and name/run; run and what entering it needs belong to init_uid. */
-	int (*make)(const struct cgroup_host *h, const char *name, uid_t init_uid);
-	/* Passes controllers down to init and run: by make itself, with ns_delegate once the child
-	 * has left name for name/init. */
-	int (*settle)(const struct cgroup_host *h, const char *name);
 	int (*freeze)(const struct cgroup_host *h, const char *group, bool on);
 	/* Whether the kernel says that all in the group and below stand still by now. */
 	bool (*frozen)(const struct cgroup_host *h, const char *group);
@@ -58,12 +53,14 @@ struct cgroup_tree_ops {
 	int (*kill)(const struct cgroup_host *h, const char *group);
 };
 struct cgroup_limit_ops {
-	int (*make)(const struct cgroup_host *h, const char *name);
 	int (*set)(
 	        const struct cgroup_host *h, const char *name, const struct cgroup_limits *limits);
 	int (*open_oom)(const struct cgroup_host *h, const char *name); /* see INIT_SETUP */
 };
 #define CGROUP_V2_CONTROLLERS "+memory +pids +cpu"
+
+/* Puts "group/file" into path, and returns it. */
+const char *cgroup_path(char path[64], const char *group, const char *file);
 
 /* True where the v2 tree has the controllers. Where our own group has not got all of them and the
  * tree's root has, parent[CGH_V2] becomes that. */
@@ -85,6 +82,7 @@ int cgroup_start(struct cgroup_host *h, struct error *err);
 /* Ends what is left, removes <ours>, closes. Safe on a host that was only found. */
 void cgroup_stop(struct cgroup_host *h);
 
+/* Makes name, name/init and name/run; run and what entering it needs belong to init_uid. */
 int cgroup_make(const struct cgroup_host *h, const char *name, uid_t init_uid, struct fail *f);
 int cgroup_limit(const struct cgroup_host *h, const char *name, const struct cgroup_limits *limits,
         struct fail *f);
@@ -99,6 +97,8 @@ int cgroup_open_run(
         const struct cgroup_host *h, const char *name); /* the folder leaves are made in */
 /* True where the child must have entered its groups before anything else is done with them. */
 bool cgroup_needs_entry(const struct cgroup_host *h);
+/* Passes controllers down to init and run, where that is needed: by cgroup_make itself, with
+ * ns_delegate once the child has left name for name/init. */
 int cgroup_settle(const struct cgroup_host *h, const char *name);
 int cgroup_freeze(
         const struct cgroup_host *h, const char *name, bool on); /* run only, never init */

@@ -18,38 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *path_join(char path[64], const char *group, const char *file)
-{
-	str_format(path, 64, "%s/%s", group, file);
-	return path;
-}
-
-static int tree_make(const struct cgroup_host *h, const char *name, uid_t init_uid)
-{
-	char path[64];
-	int root = h->root[CGH_FREEZER];
-	if (mkdirat(root, name, 0755) < 0 ||
-	        mkdirat(root, path_join(path, name, "init"), 0755) < 0 ||
-	        mkdirat(root, path_join(path, name, "run"), 0755) < 0)
-		return -errno;
-	if (fchownat(root, path, init_uid, init_uid, 0) < 0 ||
-	        fchownat(root, path_join(path, name, "cgroup.procs"), init_uid, init_uid, 0) < 0 ||
-	        fchownat(root, path_join(path, name, "run/cgroup.procs"), init_uid, init_uid, 0) <
-	                0 ||
-	        fchownat(root, path_join(path, name, "run/tasks"), init_uid, init_uid, 0) < 0)
-		return -errno;
-	return 0;
-}
-
-static int tree_settle(const struct cgroup_host *h, const char *name)
-{
-	return 0;
-}
-
 static int tree_freeze(const struct cgroup_host *h, const char *group, bool on)
 {
 	char path[64];
-	return sys_write_at(h->root[CGH_FREEZER], path_join(path, group, "freezer.state"),
+	return sys_write_at(h->root[CGH_FREEZER], cgroup_path(path, group, "freezer.state"),
 	        on ? "FROZEN" : "THAWED");
 }
 
@@ -57,7 +29,7 @@ static int tree_freeze(const struct cgroup_host *h, const char *group, bool on)
 static bool tree_is_frozen(const struct cgroup_host *h, const char *group)
 {
 	char path[64], state[32];
-	path_join(path, group, "freezer.state");
+	cgroup_path(path, group, "freezer.state");
 	for (int i = 0; i < 40; i++) {
 		if (sys_read_at(h->root[CGH_FREEZER], path, state, sizeof(state)) < 0)
 			return false;
@@ -126,62 +98,48 @@ static int tree_kill(const struct cgroup_host *h, const char *group)
 
 const struct cgroup_tree_ops cgroup_v1_tree = {
         .hierarchy = CGH_FREEZER,
-        .make = tree_make,
-        .settle = tree_settle,
         .freeze = tree_freeze,
         .frozen = tree_is_frozen,
         .kill = tree_kill,
 };
-
-static const enum cgroup_hierarchy limits[] = {CGH_MEMORY, CGH_PIDS, CGH_CPU};
-
-static int limit_make(const struct cgroup_host *h, const char *name)
-{
-	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]);
-	        i++) /* some may be mounted together */
-		if (mkdirat(h->root[limits[i]], name, 0755) < 0 && errno != EEXIST)
-			return -errno;
-	return 0;
-}
 
 static int limit_set(const struct cgroup_host *h, const char *name, const struct cgroup_limits *l)
 {
 	char path[64];
 	int memory = h->root[CGH_MEMORY], cpu = h->root[CGH_CPU];
 	int r = sys_write_u64(
-	        memory, path_join(path, name, "memory.limit_in_bytes"), l->memory_bytes);
+	        memory, cgroup_path(path, name, "memory.limit_in_bytes"), l->memory_bytes);
 	if (r == 0) /* memory and swap together; absent without swap accounting */
-		r = sys_write_u64(memory, path_join(path, name, "memory.memsw.limit_in_bytes"),
+		r = sys_write_u64(memory, cgroup_path(path, name, "memory.memsw.limit_in_bytes"),
 		        l->memory_bytes);
 	/* What waits in TCP and UDP sockets counts on nobody, until this counter is set; it is one
 	 * beside the memory's own. */
 	if (r == 0 || r == -ENOENT)
-		r = sys_write_u64(memory, path_join(path, name, "memory.kmem.tcp.limit_in_bytes"),
+		r = sys_write_u64(memory, cgroup_path(path, name, "memory.kmem.tcp.limit_in_bytes"),
 		        l->memory_bytes / 4);
 	if (r == 0 || r == -ENOENT)
 		r = sys_write_u64(
-		        h->root[CGH_PIDS], path_join(path, name, "pids.max"), l->processes);
+		        h->root[CGH_PIDS], cgroup_path(path, name, "pids.max"), l->processes);
 	if (r == 0)
-		r = sys_write_u64(cpu, path_join(path, name, "cpu.cfs_period_us"), 100000);
+		r = sys_write_u64(cpu, cgroup_path(path, name, "cpu.cfs_period_us"), 100000);
 	if (r == 0)
 		r = sys_write_u64(
-		        cpu, path_join(path, name, "cpu.cfs_quota_us"), l->cpu_milli * 100ULL);
+		        cpu, cgroup_path(path, name, "cpu.cfs_quota_us"), l->cpu_milli * 100ULL);
 	if (r == 0) /* absent before 5.14; what was not used for a while may be used at once */
 		sys_write_u64(
-		        cpu, path_join(path, name, "cpu.cfs_burst_us"), l->cpu_milli * 100ULL);
+		        cpu, cgroup_path(path, name, "cpu.cfs_burst_us"), l->cpu_milli * 100ULL);
 	return r;
 }
 
 static int limit_open_oom(const struct cgroup_host *h, const char *name)
 {
 	char path[64];
-	int fd = openat(h->root[CGH_MEMORY], path_join(path, name, "memory.oom_control"),
+	int fd = openat(h->root[CGH_MEMORY], cgroup_path(path, name, "memory.oom_control"),
 	        O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
 const struct cgroup_limit_ops cgroup_v1_limit = {
-        .make = limit_make,
         .set = limit_set,
         .open_oom = limit_open_oom,
 };

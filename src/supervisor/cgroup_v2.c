@@ -25,70 +25,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *path_join(char path[64], const char *group, const char *file)
-{
-	str_format(path, 64, "%s/%s", group, file);
-	return path;
-}
-
-static int tree_make(const struct cgroup_host *h, const char *name, uid_t init_uid)
-{
-	char path[64];
-	int root = h->root[CGH_V2];
-	if (mkdirat(root, name, 0755) < 0 ||
-	        mkdirat(root, path_join(path, name, "init"), 0755) < 0 ||
-	        mkdirat(root, path_join(path, name, "run"), 0755) < 0)
-		return -errno;
-	if (fchownat(root, path, init_uid, init_uid, 0) < 0 ||
-	        fchownat(root, path_join(path, name, "cgroup.procs"), init_uid, init_uid, 0) < 0 ||
-	        fchownat(root, path_join(path, name, "run/cgroup.procs"), init_uid, init_uid, 0) <
-	                0)
-		return -errno;
-	return h->ns_delegate ? 0 : cgroup_v2_tree.settle(h, name);
-}
-
-static int tree_settle(const struct cgroup_host *h, const char *name)
-{
-	char path[64];
-	if (h->mode != INIT_CG_V2)
-		return 0;
-	return sys_write_at(h->root[CGH_V2], path_join(path, name, "cgroup.subtree_control"),
-	        CGROUP_V2_CONTROLLERS);
-}
-
 static int tree_freeze(const struct cgroup_host *h, const char *group, bool on)
 {
 	char path[64];
 	return sys_write_at(
-	        h->root[CGH_V2], path_join(path, group, "cgroup.freeze"), on ? "1" : "0");
+	        h->root[CGH_V2], cgroup_path(path, group, "cgroup.freeze"), on ? "1" : "0");
 }
 
 static bool tree_frozen(const struct cgroup_host *h, const char *group)
 {
 	char path[64], text[64] = "";
-	sys_read_at(h->root[CGH_V2], path_join(path, group, "cgroup.events"), text, sizeof(text));
+	sys_read_at(h->root[CGH_V2], cgroup_path(path, group, "cgroup.events"), text, sizeof(text));
 	return strstr(text, "frozen 1");
 }
 
 static int tree_kill(const struct cgroup_host *h, const char *group)
 {
 	char path[64];
-	return sys_write_at(h->root[CGH_V2], path_join(path, group, "cgroup.kill"), "1");
+	return sys_write_at(h->root[CGH_V2], cgroup_path(path, group, "cgroup.kill"), "1");
 }
 
 const struct cgroup_tree_ops cgroup_v2_tree = {
         .hierarchy = CGH_V2,
-        .make = tree_make,
-        .settle = tree_settle,
         .freeze = tree_freeze,
         .frozen = tree_frozen,
         .kill = tree_kill,
 };
-
-static int limit_make(const struct cgroup_host *h, const char *name)
-{
-	return 0; /* the tree's groups carry the limits */
-}
 
 /* All on run: init is neither killed for what commands take nor waits behind them for a processor.
  */
@@ -96,31 +58,31 @@ static int limit_set(const struct cgroup_host *h, const char *name, const struct
 {
 	char path[64], text[64];
 	int root = h->root[CGH_V2];
-	int r = sys_write_u64(root, path_join(path, name, "run/memory.max"), l->memory_bytes);
+	int r = sys_write_u64(root, cgroup_path(path, name, "run/memory.max"), l->memory_bytes);
 	if (r == 0)
-		r = sys_write_at(root, path_join(path, name, "run/memory.swap.max"), "0");
+		r = sys_write_at(root, cgroup_path(path, name, "run/memory.swap.max"), "0");
 	if (r == -ENOENT) /* no swap accounting on this kernel */
 		r = 0;
 	if (r == 0)
-		r = sys_write_u64(root, path_join(path, name, "run/pids.max"), l->processes);
+		r = sys_write_u64(root, cgroup_path(path, name, "run/pids.max"), l->processes);
 	str_format(text, sizeof(text), "%u 100000", l->cpu_milli * 100);
 	if (r == 0)
-		r = sys_write_at(root, path_join(path, name, "run/cpu.max"), text);
+		r = sys_write_at(root, cgroup_path(path, name, "run/cpu.max"), text);
 	if (r == 0) /* absent before 5.14; what was not used for a while may be used at once */
-		sys_write_u64(root, path_join(path, name, "run/cpu.max.burst"), l->cpu_milli * 100);
+		sys_write_u64(
+		        root, cgroup_path(path, name, "run/cpu.max.burst"), l->cpu_milli * 100);
 	return r;
 }
 
 static int limit_open_oom(const struct cgroup_host *h, const char *name)
 {
 	char path[64];
-	int fd = openat(
-	        h->root[CGH_V2], path_join(path, name, "run/memory.events"), O_RDONLY | O_CLOEXEC);
+	int fd = openat(h->root[CGH_V2], cgroup_path(path, name, "run/memory.events"),
+	        O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
 const struct cgroup_limit_ops cgroup_v2_limit = {
-        .make = limit_make,
         .set = limit_set,
         .open_oom = limit_open_oom,
 };

@@ -107,6 +107,14 @@ static int image_copy(struct disk *d, int template, char name[32])
 
 /* ---- made ahead of time ---- */
 
+static void disk_home_drop(struct disk *d, struct disk_home *home)
+{
+	sys_close(&home->mnt);
+	sys_close(&home->img.fd); /* no one else knows the image: nothing to wait for */
+	sys_close(&home->fd);
+	unlinkat(d->scratch, home->name, 0);
+}
+
 int disk_home_make(struct disk *d, struct disk_home *ret, struct fail *f)
 {
 	struct disk_home home = DISK_HOME_NONE;
@@ -125,14 +133,6 @@ int disk_home_make(struct disk *d, struct disk_home *ret, struct fail *f)
 	}
 	*ret = home;
 	return 0;
-}
-
-void disk_home_drop(struct disk *d, struct disk_home *home)
-{
-	sys_close(&home->mnt);
-	sys_close(&home->img.fd); /* no one else knows the image: nothing to wait for */
-	sys_close(&home->fd);
-	unlinkat(d->scratch, home->name, 0);
 }
 
 void disk_home_keep(struct disk *d, const struct disk_home *home)
@@ -731,12 +731,6 @@ static int disk_fill(struct disk *d, struct error *err)
 	if (r == 0 && d->n_images == 0)
 		return error_set(err, ERR_INVALID, "no base image is named");
 	return r;
-}
-
-int disk_make_templates(const struct sup_config *cfg, int data, struct error *err)
-{
-	_cleanup_close_ int folder = folder_open(data, "templates", err);
-	return folder < 0 ? folder : template_make_all(cfg, folder, err);
 }
 
 int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err)

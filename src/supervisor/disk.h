@@ -30,9 +30,6 @@ int disk_open(const struct sup_config *cfg, struct disk **ret, struct error *err
 /* Unmounts what disk_open mounted and gives the lock back. Takes NULL; returns NULL. */
 struct disk *disk_free(struct disk *d);
 
-/* supervisor_make_templates, with the data folder open. */
-int disk_make_templates(const struct sup_config *cfg, int data, struct error *err);
-
 bool disk_home_exists(const struct disk *d, const uint8_t key[SUP_KEY_LEN]);
 uint64_t disk_home_used(const struct disk *d, const uint8_t key[SUP_KEY_LEN]); /* bytes of blocks */
 /* A home that is mounted, or was: one for each image. Each user has a mount of its own, all of them
@@ -81,7 +78,6 @@ struct disk_home {
 		.fd = -1, .img = IMAGE_NONE, .mnt = -1                                             \
 	}
 int disk_home_make(struct disk *d, struct disk_home *ret, struct fail *f);
-void disk_home_drop(struct disk *d, struct disk_home *home);
 /* Keeps it for the next new container; at most SUP_MAX_POOL. */
 void disk_home_keep(struct disk *d, const struct disk_home *home);
 uint32_t disk_homes_kept(const struct disk *d);

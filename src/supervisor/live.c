@@ -135,7 +135,7 @@ void container_end(struct live *l, struct container *c, enum sup_end why)
 		free(h);
 	}
 	c->n_holds = 0;
-	sandbox_kill(l->host, &c->sb);
+	l->host->runtime->kill(l->host, &c->sb);
 	network_end(l, c);
 	if (c->sb.pid > 0)
 		c->due_ms += KILL_AGAIN_MS;
@@ -180,14 +180,14 @@ static bool container_try_remove(struct live *l, struct container *c)
 {
 	uint64_t now = clock_mono_ms();
 	if (c->sb.pid > 0) {
-		sandbox_kill(l->host, &c->sb);
+		l->host->runtime->kill(l->host, &c->sb);
 		c->due_ms = now + KILL_AGAIN_MS;
 		return false;
 	}
 	announce_end(l, c);
 	if (c->sb.control >= 0)
 		l->out.unwatch(l->out.ctx, c->sb.control);
-	if (!sandbox_remove(l->host, &c->sb)) {
+	if (!l->host->runtime->remove(l->host, &c->sb)) {
 		c->due_ms = now + (c->looks < 20 ? 1 : 50);
 		if (++c->looks == 200)
 			log_text(LOG_ERROR, "sandbox_stuck",
@@ -239,10 +239,10 @@ static struct container *container_start(
 	        .any_address = claim->flags & SUP_CLAIM_ANY_ADDRESS,
 	};
 	if (!pooled)
-		r = sandbox_prepare(l->host, c->generation, &c->sb, &c->fail);
+		r = l->host->runtime->prepare(l->host, c->generation, &c->sb, &c->fail);
 	c->prepared_ns = clock_mono_ns();
 	if (r == 0)
-		r = sandbox_claim(
+		r = l->host->runtime->claim(
 		        l->host, &c->sb, &spec, &c->created, c->network + 1, &c->fail);
 	if (r == 0)
 		r = network_begin(l, c, w);
@@ -257,7 +257,7 @@ static void container_freeze(struct live *l, struct container *c, bool on)
 {
 	if (c->state != (on ? LIVE_RUNNING : LIVE_FROZEN))
 		return;
-	sandbox_freeze(l->host, &c->sb, on);
+	l->host->runtime->freeze(l->host, &c->sb, on);
 	c->state = on ? LIVE_FROZEN : LIVE_RUNNING;
 }
 
@@ -297,7 +297,7 @@ static bool give_channel(struct live *l, struct container *c, struct waiter *w, 
 		return fail_set(f, SUP_E_CAPACITY, 0, "channels of this container"), false;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return fail_set(f, SUP_E_SYSTEM, errno, "socketpair"), false;
-	int r = sandbox_channel(&c->sb, pair[0]);
+	int r = l->host->runtime->channel(&c->sb, pair[0]);
 	close(pair[0]);
 	if (r < 0) {
 		close(pair[1]);
@@ -563,7 +563,10 @@ static bool waiter_files(struct live *l, struct waiter *w)
 		        !worker_has_room(l))
 			return wait_on(l, w, SUP_E_CAPACITY, "room for a file worker");
 	}
-	if (worker_give(l, key, saver, &sock, &f) < 0) {
+	int given = worker_give(l, key, saver, &sock, &f);
+	if (given > 0)
+		return wait_on(l, w, SUP_E_SYSTEM, "end of the last worker");
+	if (given < 0) {
 		answer_failed(l, w->gateway, w->m.h.seq, &f);
 		return true;
 	}
@@ -819,7 +822,7 @@ void live_control(struct live *l, uint64_t id)
 	if (!c || c->sb.control < 0)
 		return;
 	struct fail f;
-	switch (sandbox_read(&c->sb, &f, c->fail_text)) {
+	switch (l->host->runtime->read(&c->sb, &f, c->fail_text)) {
 	case SANDBOX_NOTHING:
 		return;
 	case SANDBOX_PREPARED:
@@ -831,7 +834,8 @@ void live_control(struct live *l, uint64_t id)
 			container_ready(l, c);
 			return;
 		}
-		fail_set(&f, SUP_E_SYSTEM, EPROTO, "init broke the protocol"); /* nobody claims it */
+		fail_set(
+		        &f, SUP_E_SYSTEM, EPROTO, "init broke the protocol"); /* nobody claims it */
 		break;
 	case SANDBOX_GONE:
 		fail_set(&f, SUP_E_SYSTEM, 0, "init ended");

@@ -144,7 +144,7 @@ bool worker_saves(const struct live *l, const uint8_t key[SUP_KEY_LEN]);
 /* Whether there is room for one more; if not one is ending by now, to make it. */
 bool worker_has_room(struct live *l);
 /* A new socket to the key's worker, which is started where there is none; with `saver` to a new one
- * for this socket alone. 0 or -1 with f. */
+ * for this socket alone. 0, -1 with f, or 1: the one that there was is ending. */
 int worker_give(
         struct live *l, const uint8_t key[SUP_KEY_LEN], bool saver, int *ret_sock, struct fail *f);
 /* Ends the key's worker and saver; true while there still is one. */

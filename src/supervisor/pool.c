@@ -119,7 +119,7 @@ static bool is_alive(struct live *l, struct container *c)
 {
 	struct fail f;
 	for (;;)
-		switch (sandbox_read(&c->sb, &f, c->fail_text)) {
+		switch (l->host->runtime->read(&c->sb, &f, c->fail_text)) {
 		case SANDBOX_NOTHING:
 			return true;
 		case SANDBOX_PREPARED:
@@ -206,7 +206,7 @@ static int begin(struct live *l, uint32_t image, struct fail *f)
 	c->is.image = image;
 	c->due_ms =
 	        UINT64_MAX; /* the time that counts is init's, once it has all that it waits for */
-	int r = sandbox_prepare(l->host, c->generation, &c->sb, f);
+	int r = l->host->runtime->prepare(l->host, c->generation, &c->sb, f);
 	if (r == 0 && l->out.watch(l->out.ctx, c->sb.control, c->generation) < 0)
 		r = fail_set(f, SUP_E_SYSTEM, errno, "watch init");
 	if (r < 0)
@@ -294,7 +294,7 @@ static void take_root(struct live *l, struct maker_made *made)
 		sys_close(&made->scratch.fd); /* no one else knows the image: nothing to wait for */
 	} else {
 		c->due_ms = clock_mono_ms() + START_LIMIT_MS;
-		if (sandbox_give_root(&c->sb, &made->scratch, made->root, &f) < 0)
+		if (l->host->runtime->give_root(&c->sb, &made->scratch, made->root, &f) < 0)
 			pool_lost(l, c, &f);
 	}
 	sys_close(&made->root);

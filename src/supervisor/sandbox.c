@@ -38,6 +38,7 @@
 int sandbox_host_open(const struct sup_config *cfg, struct sandbox_host *h, struct error *err)
 {
 	h->cfg = cfg;
+	h->runtime = &runtime_namespace;
 	h->net_ns = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	if (h->net_ns < 0)
 		return error_errno(err, errno, "open /proc/self/ns/net");
@@ -136,7 +137,8 @@ static int send_setup(struct sandbox_host *h, struct sandbox *sb, struct fail *f
 	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "send to init") : 0;
 }
 
-int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
+static int sandbox_prepare(
+        struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
 {
 	*sb = (struct sandbox){.pidfd = -1, .control = -1, .userns = -1, .netns = -1, .scratch = IMAGE_NONE};
 	str_format(sb->name, sizeof(sb->name), "c%llu", (unsigned long long)number);
@@ -168,17 +170,8 @@ int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb,
 	return send_setup(h, sb, f);
 }
 
-int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, struct fail *f)
-{
-	struct image scratch;
-	_cleanup_close_ int root = -1;
-	if (disk_root_mount(h->disk, image, sb->userns, sup_uid_lease(h->cfg, sb->lease), &scratch,
-	            &root, f) < 0)
-		return -1;
-	return sandbox_give_root(sb, &scratch, root, f);
-}
-
-int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root, struct fail *f)
+static int sandbox_give_root(
+        struct sandbox *sb, const struct image *scratch, int root, struct fail *f)
 {
 	sb->scratch = *scratch;
 	sys_close(&sb->userns);
@@ -190,8 +183,19 @@ int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root,
 	return 0;
 }
 
-int sandbox_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
-        bool *ret_created, int ret_net[NETNS_SOCKETS], struct fail *f)
+static int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, struct fail *f)
+{
+	struct image scratch;
+	_cleanup_close_ int root = -1;
+	if (disk_root_mount(h->disk, image, sb->userns, sup_uid_lease(h->cfg, sb->lease), &scratch,
+	            &root, f) < 0)
+		return -1;
+	return sandbox_give_root(sb, &scratch, root, f);
+}
+
+static int sandbox_claim(struct sandbox_host *h, struct sandbox *sb,
+        const struct sandbox_spec *spec, bool *ret_created,
+        int ret_net[NETNS_SOCKETS], struct fail *f)
 {
 	struct cgroup_limits limits = {
 	        (uint64_t)spec->memory_mib << 20, spec->processes, spec->cpu_milli};
@@ -232,7 +236,7 @@ static void broken_text(const struct init_broken *msg, char text[64])
 	text[n] = '\0';
 }
 
-enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64])
+static enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64])
 {
 	union {
 		struct init_header h;
@@ -265,18 +269,18 @@ enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64
 	return SANDBOX_BROKEN;
 }
 
-int sandbox_channel(struct sandbox *sb, int fd)
+static int sandbox_channel(struct sandbox *sb, int fd)
 {
 	struct init_header msg = {.op = INIT_CHANNEL, .size = sizeof(msg)};
 	return sys_send(sb->control, &msg, sizeof(msg), &fd, 1);
 }
 
-void sandbox_freeze(struct sandbox_host *h, struct sandbox *sb, bool on)
+static void sandbox_freeze(struct sandbox_host *h, struct sandbox *sb, bool on)
 {
 	cgroup_freeze(&h->cgroup, sb->name, on);
 }
 
-void sandbox_kill(struct sandbox_host *h, struct sandbox *sb)
+static void sandbox_kill(struct sandbox_host *h, struct sandbox *sb)
 {
 	if (sb->has_cgroup)
 		cgroup_kill(&h->cgroup, sb->name);
@@ -284,7 +288,7 @@ void sandbox_kill(struct sandbox_host *h, struct sandbox *sb)
 		syscall(SYS_pidfd_send_signal, sb->pidfd, SIGKILL, NULL, 0);
 }
 
-bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
+static bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
 {
 	hurry_close(&sb->control);
 	sys_close(&sb->pidfd);
@@ -302,3 +306,15 @@ bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
 	sb->has_lease = false;
 	return true;
 }
+
+const struct runtime runtime_namespace = {
+        .name = "namespace",
+        .prepare = sandbox_prepare,
+        .give_root = sandbox_give_root,
+        .claim = sandbox_claim,
+        .read = sandbox_read,
+        .channel = sandbox_channel,
+        .freeze = sandbox_freeze,
+        .kill = sandbox_kill,
+        .remove = sandbox_remove,
+};

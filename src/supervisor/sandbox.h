@@ -2,7 +2,7 @@
  * One sandbox: from prepare (namespaces, cgroups, init at work) over root (image and a new layer;
  * init waiting; no guest byte seen) and claim (limits, home) to the moment when nothing of it is
  * left. Nothing here waits for init: the
- * caller's loop watches `control` and `pid` and calls sandbox_read, sandbox_reaped, sandbox_remove.
+ * caller's loop watches `control` and `pid` and calls the runtime's read and remove.
  */
 #ifndef BRIG_SUPERVISOR_SANDBOX_H
 #define BRIG_SUPERVISOR_SANDBOX_H
@@ -16,7 +16,9 @@
 #define SANDBOX_INIT_UID 65533
 
 /* What all sandboxes of this supervisor share. */
+struct runtime;
 struct sandbox_host {
+	const struct runtime *runtime;
 	const struct sup_config *cfg;
 	struct cgroup_host cgroup;
 	struct disk *disk;
@@ -56,17 +58,6 @@ struct sandbox_spec {
 int sandbox_host_open(const struct sup_config *cfg, struct sandbox_host *h, struct error *err);
 void sandbox_host_close(struct sandbox_host *h);
 
-/* On failure (-1, f) nothing is left but what sandbox_kill and sandbox_remove still take away. */
-int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f);
-int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t image, struct fail *f);
-/* The same with a root that is made already; scratch becomes the sandbox's, root stays the
- * caller's. */
-int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root, struct fail *f);
-/* Does what is still missing of the above too. With spec->network it makes ret_net, the caller's,
- * whatever comes after in it fails. */
-int sandbox_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
-        bool *ret_created, int ret_net[NETNS_SOCKETS], struct fail *f);
-
 enum sandbox_event {
 	SANDBOX_NOTHING,
 	SANDBOX_PREPARED,
@@ -74,16 +65,36 @@ enum sandbox_event {
 	SANDBOX_BROKEN,
 	SANDBOX_GONE
 };
-/* Takes one message of init's. BROKEN (with f: its own words, or that it broke the protocol) and
- * GONE (end-of-file) are to be followed by sandbox_kill. step is kept in `text`. */
-enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64]);
 
-/* Gives init one more channel; 0 or a negative errno. The descriptor stays the caller's. */
-int sandbox_channel(struct sandbox *sb, int fd);
-void sandbox_freeze(struct sandbox_host *h, struct sandbox *sb, bool on);
-/* Kills init and all that it started; may be repeated. */
-void sandbox_kill(struct sandbox_host *h, struct sandbox *sb);
-/* After init was reaped: takes away what is left. False: something is still in use, call again. */
-bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb);
+/*
+ * What isolates: the seam behind which stronger runtimes come. Whoever runs commands for a
+ * container answers as init does (proto/init.h) on the channels that it is given, so there is no
+ * exec here. One supervisor has one runtime; who calls does not know which.
+ */
+struct runtime {
+	const char *name;
+	/* On failure (-1, f) nothing is left but what kill and remove still take away. */
+	int (*prepare)(struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f);
+	/* Gives it a root that is made already; scratch becomes the sandbox's, root stays the
+	 * caller's. */
+	int (*give_root)(struct sandbox *sb, const struct image *scratch, int root, struct fail *f);
+	/* Does what is still missing of the above too. With spec->network it makes ret_net, the
+	 * caller's also where what comes after fails; else ret_net may be NULL. */
+	int (*claim)(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
+	        bool *ret_created, int ret_net[NETNS_SOCKETS], struct fail *f);
+	/* Takes one message of init's. BROKEN (with f: its own words, or that it broke the
+	 * protocol) and GONE (end-of-file) are to be followed by kill. step is kept in `text`. */
+	enum sandbox_event (*read)(struct sandbox *sb, struct fail *f, char text[64]);
+	/* Gives init one more channel; 0 or a negative errno. The descriptor stays the caller's. */
+	int (*channel)(struct sandbox *sb, int fd);
+	void (*freeze)(struct sandbox_host *h, struct sandbox *sb, bool on);
+	/* Kills init and all that it started; may be repeated. */
+	void (*kill)(struct sandbox_host *h, struct sandbox *sb);
+	/* After init was reaped: takes away what is left. False: something is still in use, call
+	 * again. */
+	bool (*remove)(struct sandbox_host *h, struct sandbox *sb);
+};
+/* Linux namespaces, a system call filter and control groups. sandbox.c */
+extern const struct runtime runtime_namespace;
 
 #endif

@@ -29,9 +29,9 @@ int scratch_start(struct sandbox_host *h, struct scratch *s, uint64_t number, co
 	int r = disk_home_delete(h->disk, s->key);
 	if (r < 0)
 		return fail_set(f, SUP_E_SYSTEM, r, "remove an old home");
-	if (sandbox_prepare(h, number, &s->sb, f) < 0)
+	if (h->runtime->prepare(h, number, &s->sb, f) < 0)
 		return -1;
-	return sandbox_claim(h, &s->sb, &spec, &created, NULL, f);
+	return h->runtime->claim(h, &s->sb, &spec, &created, NULL, f);
 }
 
 int scratch_ready(struct scratch *s, struct fail *f)
@@ -45,7 +45,7 @@ int scratch_ready(struct scratch *s, struct fail *f)
 		if (now >= end)
 			return fail_set(f, SUP_E_SYSTEM, ETIMEDOUT, "start of init");
 		poll(&p, 1, (int)(end - now));
-		switch (sandbox_read(&s->sb, f, text)) {
+		switch (s->host->runtime->read(&s->sb, f, text)) {
 		case SANDBOX_BROKEN:
 			return -1;
 		case SANDBOX_GONE:
@@ -59,7 +59,7 @@ int scratch_ready(struct scratch *s, struct fail *f)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return fail_set(f, SUP_E_SYSTEM, errno, "socketpair");
 	s->channel = pair[0];
-	int r = sandbox_channel(&s->sb, pair[1]);
+	int r = s->host->runtime->channel(&s->sb, pair[1]);
 	close(pair[1]);
 	return r < 0 ? fail_set(f, SUP_E_SYSTEM, r, "send to init") : 0;
 }
@@ -81,12 +81,12 @@ bool scratch_end(struct scratch *s)
 {
 	uint64_t end = clock_mono_ms() + SCRATCH_STEP_MS;
 	sys_close(&s->channel);
-	sandbox_kill(s->host, &s->sb);
+	s->host->runtime->kill(s->host, &s->sb);
 	wait_for_init(s);
-	bool gone = sandbox_remove(s->host, &s->sb);
+	bool gone = s->host->runtime->remove(s->host, &s->sb);
 	while (!gone && clock_mono_ms() < end) {
 		usleep(500);
-		gone = sandbox_remove(s->host, &s->sb);
+		gone = s->host->runtime->remove(s->host, &s->sb);
 	}
 	if (gone)
 		disk_home_delete(s->host->disk, s->key);

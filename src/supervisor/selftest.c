@@ -229,9 +229,9 @@ static void probe_tree(struct selftest *t)
 	char text[96];
 	scratch_run(&t->tight, &t->run, t->program, argv);
 	bool before = is_heard(t);
-	sandbox_freeze(t->host, &t->tight.sb, true);
+	t->host->runtime->freeze(t->host, &t->tight.sb, true);
 	bool still = before && stands_still(t);
-	sandbox_freeze(t->host, &t->tight.sb, false);
+	t->host->runtime->freeze(t->host, &t->tight.sb, false);
 	bool after = still && is_heard(t);
 	judge(t, PROBE_FREEZE, after, "%s",
 	        after     ? "silent while frozen, heard after"
@@ -334,7 +334,7 @@ int selftest_probe(struct sandbox_host *h, struct sup_probe rows[SUP_N_PROBES], 
 		probe_all(&t);
 	/* Both at once; then each is waited for. */
 	if (t.tight.host)
-		sandbox_kill(h, &t.tight.sb);
+		h->runtime->kill(h, &t.tight.sb);
 	bool gone = !t.wide.host || scratch_end(&t.wide);
 	gone = (!t.tight.host || scratch_end(&t.tight)) && gone;
 	sys_close(&t.program);

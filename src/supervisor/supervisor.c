@@ -665,14 +665,3 @@ int supervisor_run(
 	free(s); /* the pipe's other end stays: a late signal still finds it */
 	return r;
 }
-
-int supervisor_make_templates(const struct sup_config *cfg, struct error *err)
-{
-	int r = config_check(cfg, err);
-	if (r < 0)
-		return r;
-	_cleanup_close_ int data = open(cfg->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (data < 0)
-		return error_errno(err, errno, "open data folder %s", cfg->data);
-	return disk_make_templates(cfg, data, err);
-}

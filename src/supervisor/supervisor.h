@@ -84,10 +84,6 @@ typedef pid_t (*sup_spawn_gateway_fn)(void *ctx, uint32_t index, int sock, struc
 int supervisor_run(
         const struct sup_config *cfg, sup_spawn_gateway_fn spawn, void *ctx, struct error *err);
 
-/* Makes the file systems that homes and scratch layers are copied from, where the data folder has
- * none of these sizes; supervisor_run does so itself. Needs root. */
-int supervisor_make_templates(const struct sup_config *cfg, struct error *err);
-
 /* One row of the table that `brig doctor` prints. */
 struct sup_check {
 	const char *name; /* "user namespaces" */

@@ -99,12 +99,6 @@ int template_try(int userns, const char **ret_step)
 	return mnt < 0 ? mnt : r;
 }
 
-static void template_names(const struct sup_config *cfg, char home[64], char scratch[64])
-{
-	str_format(home, 64, "home-%u.ext4", cfg->home_mib);
-	str_format(scratch, 64, "scratch-%u.ext4", cfg->scratch_mib);
-}
-
 /* Whether it is there and can be mounted: every home and scratch layer would be as bad as it is. */
 static bool template_is_sound(int folder, const char *name)
 {
@@ -123,24 +117,17 @@ static bool template_is_sound(int folder, const char *name)
 	return mnt >= 0;
 }
 
-int template_make_all(const struct sup_config *cfg, int folder, struct error *err)
-{
-	char home[64], scratch[64];
-	template_names(cfg, home, scratch);
-	int r = 0;
-	if (!template_is_sound(folder, home))
-		r = template_make(cfg, home, true, cfg->home_mib, err);
-	if (r == 0 && !template_is_sound(folder, scratch))
-		r = template_make(cfg, scratch, false, cfg->scratch_mib, err);
-	return r;
-}
-
 int template_open(const struct sup_config *cfg, int folder, int *ret_home, int *ret_scratch,
         struct error *err)
 {
 	char home[64], scratch[64];
-	template_names(cfg, home, scratch);
-	int r = template_make_all(cfg, folder, err);
+	int r = 0;
+	str_format(home, sizeof(home), "home-%u.ext4", cfg->home_mib);
+	str_format(scratch, sizeof(scratch), "scratch-%u.ext4", cfg->scratch_mib);
+	if (!template_is_sound(folder, home))
+		r = template_make(cfg, home, true, cfg->home_mib, err);
+	if (r == 0 && !template_is_sound(folder, scratch))
+		r = template_make(cfg, scratch, false, cfg->scratch_mib, err);
 	if (r < 0)
 		return r;
 	_cleanup_close_ int home_fd = openat(folder, home, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

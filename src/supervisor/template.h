@@ -7,9 +7,7 @@
 
 #include "supervisor/supervisor.h"
 
-/* Makes what is missing in the folder, or cannot be mounted. */
-int template_make_all(const struct sup_config *cfg, int folder, struct error *err);
-/* The same, and opens both. */
+/* Makes what is missing in the folder, or cannot be mounted, and opens both. */
 int template_open(const struct sup_config *cfg, int folder, int *ret_home, int *ret_scratch,
         struct error *err);
 /* Tries what homes need: a file system made by mke2fs, on a loop device, mounted with its ids

@@ -38,7 +38,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MEMORY_BYTES (96ULL << 20)
+/* Nearly all of it the kernel's: inodes that a walk has looked at, given back when memory is short.
+ * A walk of 100,000 files has to read them again each time with less. */
+#define MEMORY_BYTES (256ULL << 20)
 #define LOOK_MS      5
 #define HELD_LOOK_MS 250
 
@@ -243,10 +245,14 @@ int worker_give(
 	struct worker_socket msg = {.number = w->given + 1, .idle_ms = l->cfg->worker_idle_ms};
 	int r = sys_send(w->control, &msg, sizeof(msg), &pair[0], 1);
 	close(pair[0]);
-	if (r < 0) {
+	if (r < 0)
 		close(pair[1]);
-		return fail_set(f, SUP_E_SYSTEM, r, "send to worker");
+	if (r == -EPIPE || r == -ECONNRESET) { /* it has just died, and nobody has seen it yet */
+		worker_end(l, w);
+		return 1;
 	}
+	if (r < 0)
+		return fail_set(f, SUP_E_SYSTEM, r, "send to worker");
 	w->given++;
 	w->given_ms = clock_mono_ms();
 	*ret_sock = pair[1];

@@ -138,10 +138,11 @@ static uint32_t read_xattrs(struct send *s, int fd)
 		const char *name = s->names + at;
 		struct tree_xattr x = {.name_len = (uint16_t)strlen(name)};
 		size_t begin = used + sizeof(x) + x.name_len;
-		if (!attribute_travels(name) || begin > TREE_XATTR_MAX)
+		/* room for none would ask for its length only */
+		if (!attribute_travels(name) || begin >= TREE_XATTR_MAX)
 			continue;
 		ssize_t value = fgetxattr(fd, name, s->xattrs + begin, TREE_XATTR_MAX - begin);
-		if (value < 0 || (value == 0 && begin == TREE_XATTR_MAX))
+		if (value < 0)
 			continue;
 		x.value_len = (uint32_t)value;
 		memcpy(s->xattrs + used, &x, sizeof(x));
@@ -223,9 +224,11 @@ static int send_file(struct send *s, const char *name, uint32_t depth)
 	int fd = entry_open(levels_top(&s->levels)->fd, name, O_RDONLY | O_NONBLOCK, 0);
 	struct stat st;
 	if (fd < 0)
-		return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO
-		               ? failed(s, "open", errno)
-		               : 0;
+		/* Gone, or another thing by now. What is there and cannot be read (the guest holds
+		 * a lease on it, say) must not be missing from a save that succeeds. */
+		return errno == ENOENT || errno == ELOOP || errno == ENOTDIR || errno == ENXIO
+		               ? 0
+		               : failed(s, "open", errno);
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		close(fd);
 		return 0;

@@ -3,6 +3,9 @@
  * of the stack. Owner, mode and times of a folder are set when it is left, since making things in
  * it would change them. Files with several names are also kept under their number in a folder of
  * our own until the end, so that later names can be linked to them.
+ *
+ * A name may come twice in one folder: a guest that exchanged what had it while it was sent. The
+ * later one takes its place, but a folder stays and takes in what comes.
  */
 #include "worker/tree.h"
 
@@ -16,6 +19,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -152,10 +156,13 @@ static int make_folder(struct take *t, const struct tree_node *n)
 	if (n->depth == 0) {
 		int fd = entry_open(t->home, ".", O_RDONLY | O_DIRECTORY, 0);
 		e = fd < 0 ? errno : levels_enter(&t->levels, fd, NULL);
-	} else if (mkdirat(levels_top(&t->levels)->fd, t->name, 0700) < 0) {
-		e = errno;
 	} else {
-		e = levels_enter(&t->levels, -1, t->name);
+		int at = levels_top(&t->levels)->fd;
+		e = mkdirat(at, t->name, 0700) < 0 ? errno : 0;
+		if (e == EEXIST && unlinkat(at, t->name, 0) == 0)
+			e = mkdirat(at, t->name, 0700) < 0 ? errno : 0;
+		if (!e || e == EEXIST)
+			e = levels_enter(&t->levels, -1, t->name);
 	}
 	if (e)
 		return failed(t, "folder", e);
@@ -221,18 +228,33 @@ static int link_keep(struct take *t, const struct tree_node *n)
 			return failed(t, "links", errno);
 	}
 	snprintf(number, sizeof(number), "%016llx", (unsigned long long)n->inode);
-	if (linkat(levels_top(&t->levels)->fd, t->name, t->links, number, 0) < 0)
-		return failed(t, "links", errno == EEXIST ? EPROTO : errno);
+	/* There already: the sender had no memory to know that its bytes had gone out. */
+	if (linkat(levels_top(&t->levels)->fd, t->name, t->links, number, 0) < 0 && errno != EEXIST)
+		return failed(t, "links", errno);
 	return 0;
+}
+
+/* Whether a name can be given that one of the folder has: it is free now. */
+static bool name_freed(struct take *t)
+{
+	return errno == EEXIST && unlinkat(levels_top(&t->levels)->fd, t->name, 0) == 0;
 }
 
 static int make_file(struct take *t, const struct tree_node *n)
 {
-	int fd = entry_open(levels_top(&t->levels)->fd, t->name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	const int flags = O_WRONLY | O_CREAT | O_EXCL;
+	int at = levels_top(&t->levels)->fd, fd = entry_open(at, t->name, flags, 0600);
+	bool named = true;
+	if (fd < 0 && name_freed(t))
+		fd = entry_open(at, t->name, flags, 0600);
+	if (fd < 0 && (errno == EISDIR || errno == EPERM || errno == EEXIST)) {
+		named = false; /* a folder has it: the bytes go nowhere */
+		fd = entry_open(at, ".", O_WRONLY | O_TMPFILE, 0600);
+	}
 	if (fd < 0)
 		return failed(t, "file", errno);
 	int e = fill_file(t, fd, n);
-	if (!e && (n->flags & TREE_LINKED))
+	if (!e && named && (n->flags & TREE_LINKED))
 		e = link_keep(t, n);
 	if (!e)
 		e = finish(t, fd, n, t->xattrs);
@@ -246,8 +268,15 @@ static int make_hard(struct take *t, const struct tree_node *n)
 	snprintf(number, sizeof(number), "%016llx", (unsigned long long)n->inode);
 	if (t->links < 0)
 		return failed(t, "a name of no file", EPROTO);
-	if (linkat(t->links, number, levels_top(&t->levels)->fd, t->name, 0) < 0)
-		return failed(t, "a further name", errno == ENOENT ? EPROTO : errno);
+	int at = levels_top(&t->levels)->fd;
+	int e = linkat(t->links, number, at, t->name, 0) < 0 ? errno : 0;
+	if (e == EEXIST && name_freed(t))
+		e = linkat(t->links, number, at, t->name, 0) < 0 ? errno : 0;
+	/* A file may have so many names that ours is one too many: then this is the last. */
+	if (e == EMLINK)
+		e = syscall(SYS_renameat2, t->links, number, at, t->name, 0) < 0 ? errno : 0;
+	if (e && e != EEXIST && e != EISDIR)
+		return failed(t, "a further name", e == ENOENT ? EPROTO : e);
 	return 0;
 }
 
@@ -256,8 +285,13 @@ static int make_link(struct take *t, const struct tree_node *n)
 	struct timespec times[2];
 	int at = levels_top(&t->levels)->fd;
 	times_of(n, times);
-	if (symlinkat(t->target, at, t->name) < 0)
-		return failed(t, "symbolic link", errno);
+	int e = symlinkat(t->target, at, t->name) < 0 ? errno : 0;
+	if (e == EEXIST && !name_freed(t))
+		return 0; /* a folder has it */
+	if (e == EEXIST)
+		e = symlinkat(t->target, at, t->name) < 0 ? errno : 0;
+	if (e)
+		return failed(t, "symbolic link", e);
 	if (fchownat(at, t->name, n->uid, n->gid, AT_SYMLINK_NOFOLLOW) < 0 ||
 	        utimensat(at, t->name, times, AT_SYMLINK_NOFOLLOW) < 0)
 		return failed(t, "symbolic link", errno);

@@ -187,17 +187,27 @@ def test_a_flood_costs_no_memory(server, client, box):
 
 # ---- deadlines, signals ----
 
+def until_deadline(client, name, command, **fields):
+    """Runs what says "up" once it is, and then never ends. Returns how long it took beyond its deadline."""
+    for ms in (700, 3000, 15000):
+        start = time.monotonic()
+        output = client.run(name, command, timeout_ms=ms, **fields)
+        took = time.monotonic() - start
+        assert output["outcome"] == {"type": "timeout"}, output
+        if output["stdout"] == "up\n":
+            return took - ms / 1000
+        # A machine that is very busy: it had not come that far.
+        assert output["stdout"] == "", output
+    raise AssertionError("it does not come up: %s" % output)
+
+
 @pytest.mark.parametrize("user", USERS[:2])
 def test_the_tree_is_gone_at_the_deadline(server, client, box, user):
     """P1, P5, L14: ignored signals, new sessions, double forks, stopped ones, traced ones, ones that wait for a vfork."""
     name = box()
     for _ in range(3):
-        start = time.monotonic()
-        output = client.run(name, "exec /tmp/escape attack lurk", user=user, timeout_ms=700)
-        took = time.monotonic() - start
-        assert output["outcome"] == {"type": "timeout"} and output["stdout"] == "up\n"
         # Far from what is usual, some 20 ms: a machine that is busy with other things is not what is looked for.
-        assert 0.7 <= took < 10, took
+        assert 0 <= until_deadline(client, name, "exec /tmp/escape attack lurk", user=user) < 10
         assert not server.guests("attack lurk")
         # The name that one of them had is free, and of all of them init alone is left beside this command.
         assert output_of(client, name, "/tmp/escape L16") .startswith("L16 PASS")
@@ -208,8 +218,7 @@ def test_everything_stopped(server, client, box):
     """L14: a guest that stops all its processes, and so itself, is ended all the same; so is what it stopped elsewhere."""
     name = box()
     output_of(client, name, "setsid -f sleep 95003 >/dev/null 2>&1")
-    output = client.run(name, "exec /tmp/escape attack stop", timeout_ms=700)
-    assert output["outcome"] == {"type": "timeout"} and output["stdout"] == "up\n"
+    until_deadline(client, name, "exec /tmp/escape attack stop")
     assert not server.guests("attack stop") and len(server.guests("95003")) == 1
     assert in_time(client, name)
     client.delete("/containers/" + name)

@@ -28,7 +28,7 @@ static struct {
 	uint32_t homes; /* bits: keys that have one */
 	uint32_t kept;  /* homes made ahead */
 	pid_t last_pid;
-	enum sandbox_event says; /* what the next sandbox_read brings */
+	enum sandbox_event says; /* what the next read brings */
 	int maker_says; /* … and maker_read: -1 its end, 2 what was ordered, 3 a failure */
 	uint64_t maker_id;
 	enum maker_what maker_makes;
@@ -82,7 +82,8 @@ static int refuse(unsigned bit, struct fail *f)
 	return world.fail & bit ? fail_set(f, SUP_E_SYSTEM, EIO, "a step") : 0;
 }
 
-int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
+static int world_prepare(
+        struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
 {
 	*sb = (struct sandbox){.pidfd = -1, .control = -1, .userns = -1, .netns = -1, .scratch = IMAGE_NONE};
 	if (refuse(FAIL_PREPARE, f) < 0)
@@ -93,7 +94,8 @@ int sandbox_prepare(struct sandbox_host *h, uint64_t number, struct sandbox *sb,
 	return 0;
 }
 
-int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root, struct fail *f)
+static int world_give_root(
+        struct sandbox *sb, const struct image *scratch, int root, struct fail *f)
 {
 	if (sb->has_root)
 		BUG("a second root");
@@ -101,7 +103,7 @@ int sandbox_give_root(struct sandbox *sb, const struct image *scratch, int root,
 	return refuse(FAIL_CLAIM, f);
 }
 
-int sandbox_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
+static int world_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
         bool *ret_created, int ret_net[NETNS_SOCKETS], struct fail *f)
 {
 	uint32_t bit = 1u << (spec->key[0] & 31);
@@ -128,12 +130,12 @@ static void on_network_remove(void *ctx, uint64_t id)
 {
 }
 
-enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64])
+static enum sandbox_event world_read(struct sandbox *sb, struct fail *f, char text[64])
 {
 	enum sandbox_event says = world.says;
 	if (sb->control < 0)
 		BUG("read after the end");
-	/* The order of PREPARED and READY is sandbox_read's own to check. */
+	/* The order of PREPARED and READY is read's own to check. */
 	if ((says == SANDBOX_PREPARED && sb->stage != SANDBOX_IS_NEW) ||
 	        (says == SANDBOX_READY && sb->stage != SANDBOX_IS_PREPARED))
 		says = SANDBOX_BROKEN;
@@ -149,24 +151,24 @@ enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char text[64
 	return says;
 }
 
-int sandbox_channel(struct sandbox *sb, int fd)
+static int world_channel(struct sandbox *sb, int fd)
 {
 	if (sb->stage != SANDBOX_IS_READY)
 		BUG("a channel to an init that is not ready");
 	return world.fail & FAIL_CHANNEL ? -EAGAIN : 0;
 }
 
-void sandbox_freeze(struct sandbox_host *h, struct sandbox *sb, bool on)
+static void world_freeze(struct sandbox_host *h, struct sandbox *sb, bool on)
 {
 	if (!sb->has_cgroup)
 		BUG("frozen after the end");
 }
 
-void sandbox_kill(struct sandbox_host *h, struct sandbox *sb)
+static void world_kill(struct sandbox_host *h, struct sandbox *sb)
 {
 }
 
-bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
+static bool world_remove(struct sandbox_host *h, struct sandbox *sb)
 {
 	sys_close(&sb->control);
 	if (sb->pid > 0)
@@ -176,6 +178,18 @@ bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
 	sb->has_lease = sb->has_cgroup = false;
 	return true;
 }
+
+static const struct runtime runtime_world = {
+        .name = "fuzz",
+        .prepare = world_prepare,
+        .give_root = world_give_root,
+        .claim = world_claim,
+        .read = world_read,
+        .channel = world_channel,
+        .freeze = world_freeze,
+        .kill = world_kill,
+        .remove = world_remove,
+};
 
 /* ---- disk ---- */
 
@@ -540,6 +554,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct sandbox_host host = {.cfg = &cfg, .cgroup.mode = INIT_CG_V2};
 	struct live_out out = {on_send, on_send_all, on_watch, on_unwatch, NULL, on_network_add,
 	        on_network_remove};
+	struct sandbox_host host = {
+	        .cfg = &cfg, .runtime = &runtime_world, .cgroup.mode = INIT_CG_V2};
+	struct live_out out = {on_send, on_send_all, on_watch, on_unwatch, NULL};
 	memset(&world, 0, sizeof(world));
 	world.at = data;
 	world.end = data + n;

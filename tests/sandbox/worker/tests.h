@@ -12,6 +12,7 @@ void ends_when_idle(void **state);
 void makes_room(void **state);
 void dies_in_the_middle(void **state);
 void supervisor_dies(void **state);
+void in_any_order(void **state);
 void damaged_image(void **state);
 void nothing_within_reach(void **state);
 
