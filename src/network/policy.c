@@ -16,7 +16,16 @@ static int refuse(struct error *err, const char *path, const char *key, const ch
 	char param[128];
 
 	snprintf(param, sizeof(param), "%s%s%s", path, key ? "." : "", key ? key : "");
-	return error_param(err, ERR_INVALID, param, "%s %s", param, text);
+	return error_param(err, ERR_INVALID, param, "%s: %s", param, text);
+}
+
+static int refuse_key(struct error *err, const char *path, struct str key)
+{
+	char param[128];
+
+	/* What does not fit is cut: the key may be as long as its sender likes. */
+	snprintf(param, sizeof(param), "%s.%.*s", path, (int)(key.n < 64 ? key.n : 64), key.p);
+	return error_param(err, ERR_INVALID, param, "Unknown parameter: %s.", param);
 }
 
 static int refuse_entry(
@@ -91,12 +100,10 @@ int policy_check(const struct json *v, const char *path, struct buf *out, struct
 		if (str_is(json_key(m), "type"))
 			continue;
 		if (!str_is(json_key(m), "allowed_domains"))
-			return refuse(err, path, NULL,
-			        "has a field that is unknown; there are type and "
-			        "allowed_domains.");
+			return refuse_key(err, path, json_key(m));
 		if (disabled && !json_absent(m))
 			return refuse(err, path, "allowed_domains",
-			        "goes with type \"allowlist\" only.");
+			        "a policy of type \"disabled\" allows none; leave it out.");
 	}
 	return disabled ? 0 : allowlist_check(v, path, out, err);
 }

@@ -267,6 +267,38 @@ def test_another_policy_is_a_conflict_while_it_is_live(client, provider):
     make(client, "other.test", "allowed.test", name=other)
 
 
+@pytest.mark.parametrize("type", ["openrouter:shell", "brig:shell"])
+def test_an_item_has_the_warnings(client, provider, type):
+    model = provider.model(calls(shell("true")), text("ok"))
+    tool = dict(environment(allow("allowed.test", "*allowed.test")), type=type)
+    response = client.ask(model, tools=[tool])
+    (item,) = [i for i in response["output"] if i["type"] in ("openrouter:shell", "shell_call_output")]
+    assert len(item["warnings"]) == 1 and "*allowed.test" in item["warnings"][0]
+    again = client.ask(provider.model(text("ok")), input=response["output"] + [
+        {"type": "message", "role": "user", "content": "on"}], tools=[tool])
+    assert again["status"] == "completed"
+
+
+def test_the_cli(server, client, tmp_path):
+    env = dict(os.environ, BRIG_URL=server.url, BRIG_KEY=client.key)
+
+    def brig(*arguments):
+        return subprocess.run([brigtest.BRIG, *arguments], env=env, capture_output=True, text=True, timeout=60,
+                              stdin=subprocess.DEVNULL)
+
+    done = brig("run", "--allow", "allowed.test", "--allow=*other.test", "--", "sh", "-c",
+                "curl -s http://allowed.test/ http://other.test/ http://sub.allowed.test/")
+    assert done.stdout == "hello allowed.testhello other.test" and "*other.test" in done.stderr, done
+    name = fresh()
+    assert brig("run", "--container", name, "--allow", "allowed.test", "--", "true").returncode == 0
+    assert brig("run", "--container", name, "--", "curl", "-s", "http://allowed.test/").stdout == "hello allowed.test"
+    refused = brig("run", "--container", name, "--allow", "other.test", "--", "true")
+    assert refused.returncode == 125 and "another network policy" in refused.stderr, refused
+    refused = brig("run", "--allow", "http://allowed.test", "--", "true")
+    assert refused.returncode == 125 and "scheme" in refused.stderr, refused
+    assert [line for line in brig("ps").stdout.splitlines() if name in line and "allowed.test" in line]
+
+
 def test_a_turn_with_a_policy(client, provider):
     model = provider.model(calls(shell("curl -s http://allowed.test/", "curl -s http://other.test/ || echo no")),
                            text("ok"))

@@ -551,12 +551,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	        .max_memory_mib = 1024,
 	        .sleep_after_ms = 60000,
 	        .sandbox = true};
-	struct sandbox_host host = {.cfg = &cfg, .cgroup.mode = INIT_CG_V2};
-	struct live_out out = {on_send, on_send_all, on_watch, on_unwatch, NULL, on_network_add,
-	        on_network_remove};
 	struct sandbox_host host = {
 	        .cfg = &cfg, .runtime = &runtime_world, .cgroup.mode = INIT_CG_V2};
-	struct live_out out = {on_send, on_send_all, on_watch, on_unwatch, NULL};
+	struct live_out out = {on_send, on_send_all, on_watch, on_unwatch, NULL, on_network_add,
+	        on_network_remove};
 	memset(&world, 0, sizeof(world));
 	world.at = data;
 	world.end = data + n;
