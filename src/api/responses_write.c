@@ -191,8 +191,7 @@ static void count_warning(void *ctx, const char *sentence)
 /* What the entry's network policy admits besides what it seems to. */
 static void write_warnings(struct ropewriter *w, const struct responses_state *s)
 {
-	const struct shell_settings *shell =
-	        s->request->shell ? s->request->shell->settings : NULL;
+	const struct shell_settings *shell = s->request->shell ? s->request->shell->settings : NULL;
 
 	if (!shell || policy_warnings(str_of(shell->network), count_warning, NULL) == 0)
 		return;

@@ -112,7 +112,7 @@ struct job {
 	enum sup_state *states;
 	size_t asked;
 	bool explicit_limits, explicit_keep;
-	char *network; /* CREATE: the policy that is asked for; NULL: not given */
+	char *network;    /* CREATE: the policy that is asked for; NULL: not given */
 	bool new_network; /* the row that was there has another */
 	char (*file_ids)[STORE_ID_MAX + 2]; /* CREATE */
 	size_t n_file_ids;

@@ -22,11 +22,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define FIRST_MS 500
-#define ROUND_MS 10000
-#define LEASE_MS 30000
-#define BATCH    64
-#define FORGET   1000
+#define FIRST_MS        500
+#define ROUND_MS        10000
+#define LEASE_MS        30000
+#define BATCH           64
+#define FORGET          1000
 #define NETWORK_KEPT_MS (INT64_C(30) * 86400000) /* records of egress */
 /* Between looks for blobs that no document has; sooner while there are any. */
 #define COLLECT_MS 3600000

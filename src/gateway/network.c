@@ -199,8 +199,7 @@ static void on_record(evutil_socket_t fd, short what, void *arg)
 
 	for (int i = 0; i < 64 && n->n < BATCH; i++) {
 		struct packet p;
-		int r = packet_receive(
-		        n->fd, MSG_DONTWAIT, datagram, sizeof(datagram), 0, &p);
+		int r = packet_receive(n->fd, MSG_DONTWAIT, datagram, sizeof(datagram), 0, &p);
 
 		if (r == -EAGAIN)
 			break;
@@ -284,8 +283,8 @@ static void list_work(void *arg)
 
 	j->result = store_container_get(j->g->reader, &scope, str_of(j->id), &row, &j->err);
 	if (j->result == 0)
-		j->result = store_network_list(j->g->reader, &scope, str_of(j->id), j->limit,
-		        &j->rows, &j->n, &j->err);
+		j->result = store_network_list(
+		        j->g->reader, &scope, str_of(j->id), j->limit, &j->rows, &j->n, &j->err);
 	else if (j->result == -ERR_NOT_FOUND)
 		error_set(&j->err, ERR_NOT_FOUND, "There is no container of this id.");
 	store_container_clear(&row);
@@ -354,7 +353,10 @@ void network_list(struct request *r)
 		return;
 	}
 	j = mem_alloc(sizeof(*j));
-	*j = (struct list_job){.g = r->g, .key = r->key, .x = r->x, .under_v1 = r->under_v1,
+	*j = (struct list_job){.g = r->g,
+	        .key = r->key,
+	        .x = r->x,
+	        .under_v1 = r->under_v1,
 	        .limit = (uint32_t)limit};
 	str_copy(j->id, sizeof(j->id), r->params[0]);
 	j->owner = (struct owner){NULL, on_list_gone, j};

@@ -51,7 +51,8 @@ static void rules_of(const struct gateway *g, struct policy_rules *ret)
 int row_policy_within(const struct gateway *g, const struct config_key *key, struct str network,
         const char *path, struct error *err)
 {
-	struct policy_rules rules, own = {.allow = key->egress_allow, .n_allow = key->n_egress_allow};
+	struct policy_rules rules,
+	        own = {.allow = key->egress_allow, .n_allow = key->n_egress_allow};
 	int r;
 
 	rules_of(g, &rules);
@@ -66,8 +67,8 @@ static int policy_write(const struct gateway *g, const struct config_key *key, s
 	char label[EGRESS_LABEL_MAX + 1];
 
 	rules_of(g, &rules);
-	str_format(label, sizeof(label), "%s/%s/%.*s", key->account, key->workspace, (int)id.n,
-	        id.p);
+	str_format(
+	        label, sizeof(label), "%s/%s/%.*s", key->account, key->workspace, (int)id.n, id.p);
 	return policy_lines(network, &rules, str_of(label), out, hash, any_address);
 }
 
@@ -96,9 +97,10 @@ static int spec_network(const struct gateway *g, const struct config_key *key,
 		return error_set(err, ERR_PERMISSION,
 		        "The container's network policy is no longer within what this server's "
 		        "operator allows; give it another one.");
-	if (policy_write(g, key, str_of(row->id), network, &lines, spec->policy,
-	            &spec->any_address) < 0)
-		return error_set(err, ERR_INTERNAL, "the container's network policy cannot be read");
+	if (policy_write(
+	            g, key, str_of(row->id), network, &lines, spec->policy, &spec->any_address) < 0)
+		return error_set(
+		        err, ERR_INTERNAL, "the container's network policy cannot be read");
 	spec->policy_lines = buf_steal(&lines, &spec->policy_len);
 	return 0;
 }
@@ -149,7 +151,8 @@ static void set_network(struct row_job *j)
 {
 	struct store_scope scope = row_scope(j->key);
 
-	if (j->result < 0 || j->network == NULL || str_eq(str_of(j->network), str_of(j->row.network)))
+	if (j->result < 0 || j->network == NULL ||
+	        str_eq(str_of(j->network), str_of(j->row.network)))
 		return;
 	j->result = store_container_network(
 	        j->g->store, &scope, str_of(j->id), str_of(j->network), &j->err);

@@ -265,8 +265,8 @@ static void run_claim(struct turn_run *t)
 	const struct shell_settings *s =
 	        t->request.shell != NULL ? t->request.shell->settings : NULL;
 
-	if (!row_read(t->g, t->key, str_of(t->request.container_id),
-	            s != NULL ? s->network : NULL, on_row, t)) {
+	if (!row_read(t->g, t->key, str_of(t->request.container_id), s != NULL ? s->network : NULL,
+	            on_row, t)) {
 		run_finish(t, "The server has too much to do.");
 		return;
 	}

@@ -20,7 +20,8 @@ static const char *fault_of_bytes(struct str s)
 	if (has(s, '/'))
 		return "holds a path; give the name alone";
 	if (has(s, ':'))
-		return "holds a port or is an IPv6 address; give the name alone (ports are always 80 "
+		return "holds a port or is an IPv6 address; give the name alone (ports are always "
+		       "80 "
 		       "and 443)";
 	if (has(s, '@'))
 		return "holds a user; give the name alone";
@@ -28,7 +29,8 @@ static const char *fault_of_bytes(struct str s)
 		if (s.p[i] >= 'A' && s.p[i] <= 'Z')
 			return "must be in lower case";
 	if (!str_in_set(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.*"))
-		return "may hold letters, digits, \"-\", \"_\", \".\" and \"*\" only (other scripts "
+		return "may hold letters, digits, \"-\", \"_\", \".\" and \"*\" only (other "
+		       "scripts "
 		       "as xn--…)";
 	return NULL;
 }
@@ -105,7 +107,8 @@ const char *pattern_lookalikes(struct str s)
 	if (inner && inner == s.p + s.n - 1)
 		return "its \"*\" at the end also admits names of other owners that begin so";
 	if (inner)
-		return "its inner \"*\" also admits names of other owners, since it stands for dots "
+		return "its inner \"*\" also admits names of other owners, since it stands for "
+		       "dots "
 		       "too";
 	if (s.p[0] == '*' && s.p[1] != '.')
 		return "its \"*\" without a dot behind also admits other names that end so";

@@ -29,8 +29,8 @@ struct store_backend {
 	        struct store_stale **ret, size_t *ret_n, struct error *err);
 	int (*container_expire)(struct store *s, const struct store_stale *stale, int64_t now_ms,
 	        struct error *err);
-	int (*network_add)(struct store *s, const struct store_network *records, size_t n,
-	        struct error *err);
+	int (*network_add)(
+	        struct store *s, const struct store_network *records, size_t n, struct error *err);
 	int (*network_list)(struct store *s, const struct store_scope *scope, struct str container,
 	        uint32_t limit, struct store_network **ret, size_t *ret_n, struct error *err);
 	int (*network_expire)(

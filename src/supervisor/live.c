@@ -326,7 +326,8 @@ static bool give_channel(struct live *l, struct container *c, struct waiter *w, 
 static bool same_container(const struct sup_claim *a, const struct sup_claim *b)
 {
 	const uint32_t network = SUP_CLAIM_NETWORK | SUP_CLAIM_ANY_ADDRESS;
-	return (a->flags & network) == (b->flags & network) && memcmp(a->policy, b->policy, sizeof(a->policy)) == 0 && a->image == b->image &&
+	return (a->flags & network) == (b->flags & network) &&
+	       memcmp(a->policy, b->policy, sizeof(a->policy)) == 0 && a->image == b->image &&
 	       a->memory_mib == b->memory_mib;
 }
 

@@ -107,8 +107,7 @@ static int listen_on(int type, uint16_t port)
 	return steal_fd(sock);
 }
 
-int netns_listen(
-        int net_ns, int host_ns, bool any_address, int ret[NETNS_SOCKETS], struct fail *f)
+int netns_listen(int net_ns, int host_ns, bool any_address, int ret[NETNS_SOCKETS], struct fail *f)
 {
 	static const struct {
 		int type;

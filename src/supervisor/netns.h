@@ -26,7 +26,6 @@ enum { NETNS_UDP_53, NETNS_TCP_53, NETNS_TCP_80, NETNS_TCP_443, NETNS_SOCKETS };
  * listening, and routes 198.18.0.0/15 to them; with any_address every IPv4 address. IPv6 has no
  * route but that of ::1. On failure none is left open.
  */
-int netns_listen(
-        int net_ns, int host_ns, bool any_address, int ret[NETNS_SOCKETS], struct fail *f);
+int netns_listen(int net_ns, int host_ns, bool any_address, int ret[NETNS_SOCKETS], struct fail *f);
 
 #endif

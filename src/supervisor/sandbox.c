@@ -140,7 +140,8 @@ static int send_setup(struct sandbox_host *h, struct sandbox *sb, struct fail *f
 static int sandbox_prepare(
         struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
 {
-	*sb = (struct sandbox){.pidfd = -1, .control = -1, .userns = -1, .netns = -1, .scratch = IMAGE_NONE};
+	*sb = (struct sandbox){
+	        .pidfd = -1, .control = -1, .userns = -1, .netns = -1, .scratch = IMAGE_NONE};
 	str_format(sb->name, sizeof(sb->name), "c%llu", (unsigned long long)number);
 	if (lease_take(h->leases, &sb->lease, f) < 0)
 		return -1;
@@ -194,16 +195,15 @@ static int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t ima
 }
 
 static int sandbox_claim(struct sandbox_host *h, struct sandbox *sb,
-        const struct sandbox_spec *spec, bool *ret_created,
-        int ret_net[NETNS_SOCKETS], struct fail *f)
+        const struct sandbox_spec *spec, bool *ret_created, int ret_net[NETNS_SOCKETS],
+        struct fail *f)
 {
 	struct cgroup_limits limits = {
 	        (uint64_t)spec->memory_mib << 20, spec->processes, spec->cpu_milli};
 	_cleanup_close_ int home = -1;
 	if (cgroup_limit(&h->cgroup, sb->name, &limits, f) < 0)
 		return -1;
-	if (spec->network &&
-	        netns_listen(sb->netns, h->net_ns, spec->any_address, ret_net, f) < 0)
+	if (spec->network && netns_listen(sb->netns, h->net_ns, spec->any_address, ret_net, f) < 0)
 		return -1;
 	sys_close(&sb->netns);
 	if (!sb->has_root && sandbox_root(h, sb, spec->image, f) < 0)

@@ -11,8 +11,8 @@
  *
  * Egress is one more child. It is told of each container with a network and given copies of the
  * sockets that we keep, so that one that died is started again and given the same: meanwhile
- * connections wait in their queues, for EGRESS_WAIT_MS at most. Between it and each gateway we put a
- * socket for its records, and know nothing of what goes over that.
+ * connections wait in their queues, for EGRESS_WAIT_MS at most. Between it and each gateway we put
+ * a socket for its records, and know nothing of what goes over that.
  *
  * The end: the first SIGTERM or SIGINT is passed to the gateways, which let turns finish; claims go
  * on working for them. When all have ended, or grace is over, or a second signal came, what is left
@@ -54,7 +54,7 @@
 #define EGRESS_WAIT_MS   5000 /* connections wait so long for one that is away */
 /* Room for what one that was just started is told of thousands of containers. */
 #define EGRESS_SOCKET_BYTES (8 << 20)
-#define ID_SIGNAL        SUP_MAX_GATEWAYS /* gateways have their index as id */
+#define ID_SIGNAL           SUP_MAX_GATEWAYS /* gateways have their index as id */
 
 struct gateway {
 	pid_t pid; /* 0: not running */
@@ -348,8 +348,7 @@ static void gateway_read(struct supervisor *s, uint32_t index)
 		int r = hurry_receive(g->sock, &m, sizeof(m), 1, &p);
 		if (r == -EAGAIN)
 			return;
-		const char *wrong =
-		        r > 0 ? message_check(&m, p.len, p.lost || p.n_fds > 0) : NULL;
+		const char *wrong = r > 0 ? message_check(&m, p.len, p.lost || p.n_fds > 0) : NULL;
 		if (r > 0 && !wrong && p.n_fds > 0 && !is_policy(p.fds[0]))
 			wrong = "descriptor";
 		if (wrong)

@@ -39,7 +39,8 @@ struct sup_config {
 	uint32_t worker_idle_ms; /* a file worker ends so long after its last request; 0: 30,000 */
 	uint64_t grace_ms;
 	bool sandbox; /* false: `sandbox: off`, claims fail with SUP_E_SYSTEM "sandbox: off" */
-	bool egress; /* spawn is called for an egress process too; false: no container has network */
+	bool egress;  /* spawn is called for an egress process too; false: no container has network
+	               */
 	bool durable_power;
 	bool untested; /* no self-test at the start: for tests of the supervisor, never set by serve
 	                */

@@ -85,7 +85,8 @@ static int refuse(unsigned bit, struct fail *f)
 static int world_prepare(
         struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
 {
-	*sb = (struct sandbox){.pidfd = -1, .control = -1, .userns = -1, .netns = -1, .scratch = IMAGE_NONE};
+	*sb = (struct sandbox){
+	        .pidfd = -1, .control = -1, .userns = -1, .netns = -1, .scratch = IMAGE_NONE};
 	if (refuse(FAIL_PREPARE, f) < 0)
 		return -1;
 	sb->pid = ++world.last_pid;

@@ -113,15 +113,18 @@ static void lines(void **state)
 {
 	char com[] = "*.com", x_com[] = "x.com";
 	char *allow[] = {com}, *deny[] = {x_com};
-	struct policy_rules plain = {0},
-	                    full = {.allow = allow, .n_allow = 1, .deny = deny, .n_deny = 1,
-	                            .allow_private = true};
+	struct policy_rules plain = {0}, full = {.allow = allow,
+	                                         .n_allow = 1,
+	                                         .deny = deny,
+	                                         .n_deny = 1,
+	                                         .allow_private = true};
 	uint8_t a[16], b[16];
 	struct buf out = BUF_INIT(65536);
 	bool all;
 
 	expect_lines(TWO, &plain, "label a/b/c\nallow *.a.com\nallow b.com\n", false, a);
-	expect_lines("{\"type\":\"allowlist\",\"allowed_domains\":[\"*.a.com\",\"b.com\",\"b.com\"]}",
+	expect_lines(
+	        "{\"type\":\"allowlist\",\"allowed_domains\":[\"*.a.com\",\"b.com\",\"b.com\"]}",
 	        &plain, "label a/b/c\nallow *.a.com\nallow b.com\n", false, b);
 	assert_memory_equal(a, b, 16);
 	expect_lines(TWO, &full, "label a/b/c\nprivate\nallow *.a.com\nallow b.com\ndeny x.com\n",
@@ -133,8 +136,8 @@ static void lines(void **state)
 	expect_lines("{\"type\":\"allowlist\",\"allowed_domains\":[\"a.com\",\"*\",\"b.org\"]}",
 	        &full, "label a/b/c\nprivate\nallow a.com\ndeny x.com\n", false, b);
 	assert_int_equal(policy_lines(STR("{}"), &plain, STR("a"), &out, a, &all), -ERR_INVALID);
-	assert_int_equal(policy_lines(STR("no json"), &plain, STR("a"), &out, a, &all),
-	        -ERR_INVALID);
+	assert_int_equal(
+	        policy_lines(STR("no json"), &plain, STR("a"), &out, a, &all), -ERR_INVALID);
 	buf_free(&out);
 }
 

@@ -63,8 +63,7 @@ static void numbers_have_bounds(void **state)
 	        {offsetof(struct sup_claim, processes), {16, 32768}, {15, 32769}, "processes"},
 	        {offsetof(struct sup_claim, wait_ms), {0, 60000}, {60001, UINT32_MAX}, "wait_ms"},
 	        {offsetof(struct sup_claim, flags), {0, SUP_CLAIM_MUST_EXIST},
-	                {8, SUP_CLAIM_ANY_ADDRESS},
-	                "flags"},
+	                {8, SUP_CLAIM_ANY_ADDRESS}, "flags"},
 	};
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++)
 		for (int k = 0; k < 2; k++) {
