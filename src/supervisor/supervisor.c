@@ -51,6 +51,7 @@
 #define SOCKET_BYTES     (1 << 20)
 #define TURN_MS          5
 #define EGRESS_RETRY_MS  500
+#define EGRESS_BACK_MS   1000
 #define EGRESS_WAIT_MS   5000 /* connections wait so long for one that is away */
 /* Room for what one that was just started is told of thousands of containers. */
 #define EGRESS_SOCKET_BYTES (8 << 20)
@@ -70,7 +71,9 @@ struct egress_process {
 	int sock; /* -1: closed */
 	uint64_t started_ms;
 	uint64_t start_due_ms;
-	uint64_t down_ms; /* since when it is not there; 0: it never was */
+	uint32_t quick_deaths;
+	uint64_t down_ms; /* since when it is not there, or was not the last time; 0: it always was
+	                   */
 };
 
 struct supervisor {
@@ -220,10 +223,18 @@ static void egress_start(struct supervisor *s)
 		log_text(LOG_ERROR, "egress_start", "%s", err.text);
 		return;
 	}
-	*e = (struct egress_process){.pid = pid, .sock = pair[0], .started_ms = now};
+	e->pid = pid;
+	e->sock = pair[0];
+	e->started_ms = now;
 	for (uint32_t i = 0; i < s->cfg->gateways; i++)
 		egress_sink(s, i);
 	live_tell_networks(s->live);
+}
+
+static uint64_t egress_pause(const struct egress_process *e)
+{
+	uint32_t doubled = e->quick_deaths < 7 ? e->quick_deaths : 7;
+	return doubled ? EGRESS_RETRY_MS / 2 << doubled : 0;
 }
 
 static void egress_died(struct supervisor *s, int status)
@@ -233,9 +244,12 @@ static void egress_died(struct supervisor *s, int status)
 	LOG(LOG_ERROR, "egress_died", LOG_N("status", status));
 	e->pid = 0;
 	sys_close(&e->sock);
-	e->down_ms = now;
+	/* One that ends as soon as it is started was never back. */
+	if (!e->down_ms || now - e->started_ms > EGRESS_BACK_MS)
+		e->down_ms = now;
 	/* At once where it ran for a while; one that cannot run must not take a processor. */
-	e->start_due_ms = now - e->started_ms > QUICK_DEATH_MS ? now : now + EGRESS_RETRY_MS;
+	e->quick_deaths = now - e->started_ms > QUICK_DEATH_MS ? 0 : e->quick_deaths + 1;
+	e->start_due_ms = now + egress_pause(e);
 }
 
 /* Starts it again when that is due; while it stays away, nobody waits for it for ever. */

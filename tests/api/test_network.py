@@ -98,9 +98,9 @@ def hosts(tmp_path_factory):
     copy.unlink()
 
 
-@pytest.fixture(scope="module")
-def server(provider, web, hosts):
-    made = brigtest.Server(provider, config=make_config(), env={"BRIG_EGRESS_HOSTS": hosts})
+@pytest.fixture(scope="module", params=[1, 3], ids=["workers1", "workers3"])
+def server(request, provider, web, hosts):
+    made = brigtest.Server(provider, workers=request.param, config=make_config(), env={"BRIG_EGRESS_HOSTS": hosts})
     with made.running():
         yield made
 
@@ -299,6 +299,19 @@ def test_the_cli(server, client, tmp_path):
     assert [line for line in brig("ps").stdout.splitlines() if name in line and "allowed.test" in line]
 
 
+def test_sandboxes_of_the_pool_get_the_policy_of_their_claim(client):
+    for attempt in range(10):
+        time.sleep(0.3)  # the pool fills
+        name = make(client, "allowed.test")
+        before = client.server.log().count('"pooled":1')
+        assert out(client, name, GET + "http://allowed.test/") == "200 hello allowed.test"
+        assert out(client, name, "cat /etc/resolv.conf") == "nameserver 198.18.0.1"
+        if client.server.log().count('"pooled":1') > before:
+            break
+    else:
+        pytest.fail("no sandbox came from the pool:\n" + client.server.log_tail())
+
+
 def test_a_turn_with_a_policy(client, provider):
     model = provider.model(calls(shell("curl -s http://allowed.test/", "curl -s http://other.test/ || echo no")),
                            text("ok"))
@@ -335,6 +348,23 @@ def test_egress_killed_in_the_middle(client, web):
     (anew,) = wait_for(lambda: client.server.children("brig: egress"))
     assert anew != egress
     assert "egress_died" in client.server.log()
+
+
+def test_egress_that_cannot_start(provider, web, hosts, make_server):
+    """Nothing is reached, connections do not wait for ever, and the rest works."""
+    server = make_server(config=make_config(), env={"BRIG_EGRESS_HOSTS": hosts,
+                                                    "BRIG_EGRESS_RESOLV_CONF": "/nonexistent"})
+    server.start()
+    client = server.client()
+    assert out(client, fresh(), "echo well") == "well"
+    name = make(client, "allowed.test")
+    wait_for(lambda: server.log().count("egress_died") >= 2, 30)
+    began = time.monotonic()
+    said = out(client, name, "curl -s -m 40 --resolve allowed.test:80:198.18.77.1 http://allowed.test/; echo $?")
+    assert said != "0" and said != "28" and "hello" not in said, said
+    assert time.monotonic() - began < 35
+    # It is tried again, more and more rarely.
+    assert server.log().count("egress_died") < 12
 
 
 def test_egress_runs_without_powers(client):
