@@ -291,7 +291,7 @@ static void settle(struct egress_conn *c)
 		return;
 	}
 	open = c->state == EGRESS_CONN_OPEN;
-	room = c->in.len < EGRESS_CONN_IN_MAX && (!open || c->server.out.len == 0);
+	room = c->in.len <= EGRESS_CONN_IN_MAX && (!open || c->server.out.len == 0);
 	want(&c->client.rd, !c->client.eof && room);
 	want(&c->client.wr, c->client.out.len > 0);
 	if (c->server.fd < 0)

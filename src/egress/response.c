@@ -21,11 +21,6 @@ bool egress_response_begun(const struct egress_response *r)
 	return r->phase != PHASE_HEAD || r->head.len > 0;
 }
 
-bool egress_response_until_close(const struct egress_response *r)
-{
-	return r->phase == PHASE_CLOSE;
-}
-
 /* "HTTP/1.1 200 OK"; 0: malformed. */
 static int read_status(struct str line)
 {

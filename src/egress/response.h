@@ -30,7 +30,6 @@ struct egress_response {
 void egress_response_begin(struct egress_response *r, bool is_head, bool websocket);
 void egress_response_free(struct egress_response *r);
 bool egress_response_begun(const struct egress_response *r); /* a byte of it came */
-bool egress_response_until_close(const struct egress_response *r);
 enum egress_response_result egress_response_feed(
         struct egress_response *r, const char *data, size_t n, size_t *ret_used);
 

@@ -40,5 +40,6 @@ void egress_tls_refuse(struct egress_conn *c, bool denied)
 	if (denied)
 		alert[6] = name ? ALERT_UNRECOGNIZED_NAME : ALERT_ACCESS_DENIED;
 	/* What is no TLS would not understand it. */
-	egress_conn_last(c, alert, c->hello.header[0] == 22 ? sizeof(alert) : 0);
+	egress_conn_last(
+	        c, alert, c->hello.message.len > 0 || c->hello.header[0] == 22 ? sizeof(alert) : 0);
 }

@@ -225,7 +225,6 @@ static void job_work(void *arg)
 	struct job *j = arg;
 	struct store_scope scope = row_scope(j->key);
 	struct str id = str_of(j->row.id);
-	uint8_t key[SUP_KEY_LEN];
 
 	switch (j->op) {
 	case JOB_CREATE:
@@ -243,10 +242,11 @@ static void job_work(void *arg)
 	case JOB_DELETE:
 		j->result = store_container_mark_deleting(
 		        j->g->store, &scope, id, clock_wall_ms(), &j->err);
+		if (j->result == 0)
+			j->result = saving_forget(j->g, &scope, id, false, &j->err);
 		break;
 	case JOB_DELETED:
-		key_of(j, j->row.id, key);
-		j->result = saving_forget(j->g, key, &j->err);
+		j->result = saving_forget(j->g, &scope, id, true, &j->err);
 		if (j->result == 0)
 			j->result = store_container_delete(j->g->store, &scope, id, &j->err);
 		break;

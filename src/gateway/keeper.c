@@ -108,10 +108,8 @@ static void remove_work(void *arg)
 	struct keeper *k = arg;
 	const struct store_stale *s = &k->stale[k->i];
 	const struct store_scope scope = scope_of(s);
-	uint8_t key[SUP_KEY_LEN];
 
-	key_of(s, key);
-	if (saving_forget(k->g, key, &k->err) < 0)
+	if (saving_forget(k->g, &scope, str_of(s->id), true, &k->err) < 0)
 		return;
 	if (store_container_delete(k->g->store, &scope, str_of(s->id), &k->err) > 0)
 		LOG(LOG_INFO, "container_deleted", LOG_S("container", s->id),
@@ -146,9 +144,12 @@ static void mark_work(void *arg)
 {
 	struct keeper *k = arg;
 	const struct store_stale *s = &k->stale[k->i];
+	const struct store_scope scope = scope_of(s);
 
-	k->marked =
-	        s->deleting || store_container_expire(k->g->store, s, clock_wall_ms(), &k->err) > 0;
+	/* Also of one that is being deleted: it may have been made anew since the round began. */
+	k->marked = store_container_expire(k->g->store, s, clock_wall_ms(), &k->err) > 0;
+	if (k->marked)
+		saving_forget(k->g, &scope, str_of(s->id), false, &k->err);
 }
 
 static void mark_done(void *arg)

@@ -10,9 +10,12 @@
  *                    look again → remove what is half there → mark → worker reads what a thread
  *                    writes → unmark → unlock
  *
- * Blocking halves run on threads of their own, since a large home takes minutes. The lock is a
- * file's, so that two gateways of a node never work on one home. The mark is a file too: a home
- * that is marked is half there, whoever died, and is made anew from what is saved, never used.
+ * Blocking halves run on threads of their own, since a large home takes minutes, and the short
+ * steps on others, so that nobody's home waits for the large ones. The lock is a file's, so that
+ * two gateways of a node never work on one home; it is waited for without a thread. The mark is a
+ * file too: a home that is marked is half there, whoever died, and is made anew from what is saved,
+ * never used and never saved. A save that failed is tried again after a while: what a container
+ * left when it fell asleep has nobody else to see to it.
  */
 #include "gateway/saving.h"
 
@@ -28,10 +31,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define THREADS   3
+#define STEPPERS  2
+#define MOVERS    6
 #define TRIES     3
 #define LOCK_MS   120000
-#define LOCK_STEP 5000 /* microseconds */
+#define LOCK_STEP 5 /* milliseconds */
+#define AGAIN_MS  60000
 #define PIPE_SIZE (1 << 20)
 
 struct waiter {
@@ -45,18 +50,24 @@ struct home {
 	LIST_ENTRY(home) link;
 	struct saving *s;
 	uint8_t key[SUP_KEY_LEN];
-	struct event *kick; /* home_go() from the loop */
+	struct event *kick; /* on_kick() from the loop */
 	enum { HOME_IDLE, HOME_SAVING, HOME_BRINGING } doing;
-	bool changed; /* since the save that is under way began */
-	bool live;    /* as far as we know: it stays in the table */
+	bool changed;      /* since the save that is under way began */
+	bool live;         /* as far as we know: it stays in the table */
+	uint64_t again_ms; /* monotonic: when to try a save again that failed; 0: none */
 	struct waiters preparing;
+	struct waiters here;     /* prepared, as it is being saved */
 	struct waiters settling; /* by the save under way */
 	struct waiters next;     /* by the one after it */
 	/* The job. */
 	int lock;
-	void (*then)(struct home *h); /* after the step on a thread */
-	int pipe;                     /* our end, the thread's */
-	unsigned halves;              /* of the transfer, that have not ended */
+	bool lock_busy;      /* another had it, as a thread saw */
+	bool waits_for_lock; /* until on_kick() */
+	uint64_t lock_until_ms;
+	void (*have_lock)(struct home *h); /* or err */
+	void (*then)(struct home *h);      /* after the step on a thread */
+	int pipe;                          /* our end, the thread's */
+	unsigned halves;                   /* of the transfer, that have not ended */
 	unsigned tries;
 	bool whole;  /* saving: every file's bytes */
 	bool locked; /* bringing back: this is the second look */
@@ -69,7 +80,7 @@ struct home {
 
 struct saving {
 	struct gateway *g;
-	struct pool *pool;
+	struct pool *steppers, *movers;
 	LIST_HEAD(, home) homes;
 	int folder;            /* of locks and marks */
 	_Atomic bool stopping; /* nobody is there to be told */
@@ -85,30 +96,42 @@ static void file_name(const struct home *h, const char *ending, char out[80])
 	str_format(out, 80, "%s%s", hex, ending);
 }
 
-static int lock_take(struct home *h, struct error *err)
-{
-	char name[80];
-
-	file_name(h, "", name);
-	h->lock = openat(h->s->folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (h->lock < 0)
-		return error_errno(err, errno, "lock a home");
-	for (unsigned i = 0; flock(h->lock, LOCK_EX | LOCK_NB) < 0; i++) {
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return error_errno(err, errno, "lock a home");
-		if (h->s->stopping || i * (LOCK_STEP / 1000) > LOCK_MS)
-			return error_set(err, ERR_TIMEOUT,
-			        "another process works on this home for too long");
-		usleep(LOCK_STEP);
-	}
-	return 0;
-}
-
 static void lock_give(struct home *h)
 {
 	if (h->lock >= 0)
 		close(h->lock);
 	h->lock = -1;
+}
+
+/* 1: taken, 0: another has it. The file goes with the container, so one that was opened may be gone
+ * when it is locked. */
+static int lock_try(struct home *h, struct error *err)
+{
+	char name[80];
+	struct stat st;
+	int r;
+
+	file_name(h, "", name);
+	for (;;) {
+		h->lock = openat(h->s->folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (h->lock < 0)
+			return error_errno(err, errno, "lock a home");
+		while ((r = flock(h->lock, LOCK_EX | LOCK_NB)) < 0 && errno == EINTR)
+			;
+		if (r < 0 && errno != EWOULDBLOCK)
+			r = error_errno(err, errno, "lock a home");
+		else if (r < 0)
+			r = 0;
+		else if (fstat(h->lock, &st) < 0)
+			r = error_errno(err, errno, "lock a home");
+		else if (st.st_nlink > 0)
+			return 1;
+		else
+			r = 1;
+		lock_give(h);
+		if (r <= 0)
+			return r;
+	}
 }
 
 static bool mark_is_there(const struct home *h)
@@ -157,6 +180,7 @@ static struct home *home_get(struct saving *s, const uint8_t key[SUP_KEY_LEN])
 	h->lock = h->pipe = -1;
 	memcpy(h->key, key, SUP_KEY_LEN);
 	STAILQ_INIT(&h->preparing);
+	STAILQ_INIT(&h->here);
 	STAILQ_INIT(&h->settling);
 	STAILQ_INIT(&h->next);
 	h->kick = evtimer_new(s->g->base, on_kick, h);
@@ -168,10 +192,10 @@ static struct home *home_get(struct saving *s, const uint8_t key[SUP_KEY_LEN])
 
 static void home_free(struct home *h)
 {
-	struct waiters *lists[] = {&h->preparing, &h->settling, &h->next};
+	struct waiters *lists[] = {&h->preparing, &h->here, &h->settling, &h->next};
 	struct waiter *w;
 
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < 4; i++)
 		while ((w = STAILQ_FIRST(lists[i])) != NULL) {
 			STAILQ_REMOVE_HEAD(lists[i], link);
 			free(w);
@@ -219,15 +243,54 @@ static void step_done(void *arg)
 		h->then(h);
 }
 
-/* A step on a thread, then one on the loop. */
-static void go(struct home *h, pool_fn work, void (*then)(struct home *h))
+static void go_on(struct pool *p, struct home *h, pool_fn work, void (*then)(struct home *h))
 {
 	h->err.code = 0;
 	h->then = then;
-	if (pool_run(h->s->pool, work, step_done, h))
+	if (pool_run(p, work, step_done, h))
 		return;
 	error_set(&h->err, ERR_UNAVAILABLE, "The server has too many homes to save.");
 	then(h);
+}
+
+/* A step on a thread, then one on the loop. */
+static void go(struct home *h, pool_fn work, void (*then)(struct home *h))
+{
+	go_on(h->s->steppers, h, work, then);
+}
+
+static void arm(struct home *h, uint64_t ms)
+{
+	const struct timeval tv = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
+
+	evtimer_add(h->kick, &tv);
+}
+
+static void lock_work(void *arg)
+{
+	struct home *h = arg;
+
+	h->lock_busy = lock_try(h, &h->err) == 0;
+}
+
+static void lock_done(struct home *h)
+{
+	if (h->err.code != 0 || !h->lock_busy) {
+		h->have_lock(h);
+	} else if (clock_mono_ms() < h->lock_until_ms) {
+		h->waits_for_lock = true;
+		arm(h, LOCK_STEP);
+	} else {
+		error_set(&h->err, ERR_TIMEOUT, "another process works on this home for too long");
+		h->have_lock(h);
+	}
+}
+
+static void lock_take(struct home *h, void (*then)(struct home *h))
+{
+	h->have_lock = then;
+	h->lock_until_ms = clock_mono_ms() + LOCK_MS;
+	go(h, lock_work, lock_done);
 }
 
 /* The job has ended, well or not. */
@@ -240,6 +303,8 @@ static void job_end(struct home *h)
 	h->doing = HOME_IDLE;
 	h->whole = h->locked = false;
 	h->tries = 0;
+	if (saving)
+		h->again_ms = err.code != 0 ? clock_mono_ms() + AGAIN_MS : 0;
 	if (err.code != 0)
 		log_text(LOG_ERROR, saving ? "save_failed" : "restore_failed", "%s", err.text);
 	home_kick(h);
@@ -314,7 +379,7 @@ static void transfer(struct home *h, pool_fn work)
 		container_send_home(h->s->g->containers, h->key, fds[1], h->since_ns, on_worker, h);
 	else
 		container_take_home(h->s->g->containers, h->key, fds[0], on_worker, h);
-	go(h, work, thread_done);
+	go_on(h->s->movers, h, work, thread_done);
 }
 
 /* ---- saving ---- */
@@ -332,8 +397,10 @@ static void since_work(void *arg)
 {
 	struct home *h = arg;
 
-	if (lock_take(h, &h->err) < 0)
+	if (mark_is_there(h)) {
+		error_set(&h->err, ERR_UNAVAILABLE, "the home is half there: it is not saved");
 		return;
+	}
 	h->since_ns = 0;
 	/* A manifest that cannot be read is no reason not to write a good one. */
 	if (!h->whole)
@@ -349,10 +416,18 @@ static void since_done(struct home *h)
 		transfer(h, save_work);
 }
 
+static void save_locked(struct home *h)
+{
+	if (h->err.code != 0)
+		job_end(h);
+	else
+		go(h, since_work, since_done);
+}
+
 static void save_begin(struct home *h)
 {
 	h->doing = HOME_SAVING;
-	go(h, since_work, since_done);
+	lock_take(h, save_locked);
 }
 
 /* ---- bringing back ---- */
@@ -474,19 +549,12 @@ static void locked_done(struct home *h)
 		container_ask_status(h->s->g->containers, h->key, on_status, h);
 }
 
-static void locked_work(void *arg)
-{
-	struct home *h = arg;
-
-	lock_take(h, &h->err);
-}
-
 /* First without the lock, which is all that a home that is here needs. */
 static void look(struct home *h)
 {
 	h->doing = HOME_BRINGING;
 	if (h->locked)
-		go(h, locked_work, locked_done);
+		lock_take(h, locked_done);
 	else
 		container_ask_status(h->s->g->containers, h->key, on_status, h);
 }
@@ -498,18 +566,28 @@ static void on_kick(evutil_socket_t fd, short what, void *arg)
 {
 	static const struct error none;
 	struct home *h = arg;
+	bool again = h->again_ms > 0 && clock_mono_ms() >= h->again_ms;
 
-	if (h->doing != HOME_IDLE)
-		return; /* its end looks again */
+	tell(&h->here, &none);
+	if (h->doing != HOME_IDLE) { /* its end looks again */
+		if (h->waits_for_lock) {
+			h->waits_for_lock = false;
+			go(h, lock_work, lock_done);
+		}
+		return;
+	}
 	if (!STAILQ_EMPTY(&h->preparing)) {
 		look(h);
-	} else if (h->changed) {
+	} else if (h->changed || again) {
 		h->changed = false;
+		h->again_ms = 0;
 		STAILQ_CONCAT(&h->settling, &h->next);
 		save_begin(h);
 	} else if (!STAILQ_EMPTY(&h->next)) {
 		home_kick(h);
 		tell(&h->next, &none);
+	} else if (h->again_ms > 0) {
+		arm(h, h->again_ms - clock_mono_ms() + 1);
 	} else if (!h->live) {
 		home_free(h);
 	}
@@ -519,7 +597,8 @@ void saving_prepare(struct saving *s, const uint8_t key[SUP_KEY_LEN], saving_fn 
 {
 	struct home *h = home_get(s, key);
 
-	wait_on(&h->preparing, then, ctx);
+	/* One that is being saved is here, and whole: nobody else works on it. */
+	wait_on(h->doing == HOME_SAVING && h->halves > 0 ? &h->here : &h->preparing, then, ctx);
 	home_kick(h);
 }
 
@@ -573,19 +652,54 @@ bool saving_idle(const struct saving *s)
 	return true;
 }
 
-int saving_forget(struct gateway *g, const uint8_t key[SUP_KEY_LEN], struct error *err)
+/* The lock, for one that may block. */
+static int lock_wait(struct home *h, struct error *err)
+{
+	uint64_t until = clock_mono_ms() + LOCK_MS;
+	int r;
+
+	while ((r = lock_try(h, err)) == 0) {
+		if (h->s->stopping || clock_mono_ms() > until)
+			return error_set(err, ERR_TIMEOUT,
+			        "another process works on this home for too long");
+		usleep(LOCK_STEP * 1000);
+	}
+	return r;
+}
+
+static int forget_locked(struct home *h, bool removed, struct error *err)
+{
+	char name[80];
+	int r = 0;
+
+	if (removed)
+		r = mark_set(h, false, err);
+	if (r == 0)
+		r = save_delete(h->s->g->blobs, h->key, err);
+	file_name(h, "", name);
+	if (r == 0)
+		unlinkat(h->s->folder, name, 0);
+	return r;
+}
+
+int saving_forget(struct gateway *g, const struct store_scope *scope, struct str id, bool removed,
+        struct error *err)
 {
 	struct home h = {.s = g->saving, .lock = -1};
+	struct store_container row = {0};
+	uint8_t workspace[16];
 	int r;
 
 	if (g->saving == NULL)
 		return 0;
-	memcpy(h.key, key, SUP_KEY_LEN);
-	r = lock_take(&h, err);
-	if (r == 0)
-		r = save_delete(g->blobs, key, err);
-	if (r == 0)
-		r = mark_set(&h, false, err);
+	container_key(scope->account, scope->workspace, id, h.key, workspace);
+	r = removed ? lock_wait(&h, err) : lock_try(&h, err);
+	if (r <= 0)
+		return r;
+	r = store_container_get(g->reader, scope, id, &row, err);
+	if (r == -ERR_NOT_FOUND || (r == 0 && row.deleting))
+		r = forget_locked(&h, removed, err);
+	store_container_clear(&row);
 	lock_give(&h);
 	return r;
 }
@@ -607,7 +721,8 @@ struct saving *saving_new(struct gateway *g, struct error *err)
 		free(s);
 		return NULL;
 	}
-	s->pool = pool_new(g->base, THREADS);
+	s->steppers = pool_new(g->base, STEPPERS);
+	s->movers = pool_new(g->base, MOVERS);
 	return s;
 }
 
@@ -616,7 +731,8 @@ struct saving *saving_free(struct saving *s)
 	if (s == NULL)
 		return NULL;
 	s->stopping = true;
-	pool_free(s->pool);
+	pool_free(s->steppers);
+	pool_free(s->movers);
 	while (!LIST_EMPTY(&s->homes))
 		home_free(LIST_FIRST(&s->homes));
 	close(s->folder);

@@ -30,7 +30,13 @@ void saving_settle(struct saving *s, const uint8_t key[SUP_KEY_LEN], saving_fn t
 /* A live container is live no more: what ran in the background may have changed files. */
 void saving_ended(struct saving *s, const uint8_t key[SUP_KEY_LEN]);
 bool saving_idle(const struct saving *s); /* nothing is under way */
-/* The container is deleted. Blocks; on a pool thread. s may be NULL. */
-int saving_forget(struct gateway *g, const uint8_t key[SUP_KEY_LEN], struct error *err);
+/*
+ * What is saved of a container whose row is marked as being deleted goes; of one that was made anew
+ * meanwhile nothing does. Call it before its home is removed, so that nobody brings back what is
+ * being deleted (not where a save is under way: that ends with the home), and again afterwards,
+ * with `removed`. Blocks; on a pool thread. g->saving may be NULL.
+ */
+int saving_forget(struct gateway *g, const struct store_scope *scope, struct str id, bool removed,
+        struct error *err);
 
 #endif

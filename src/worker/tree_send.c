@@ -276,14 +276,14 @@ static bool is_dots(const char *name)
 	return name[0] == '.' && (name[1] == 0 || (name[1] == '.' && name[2] == 0));
 }
 
-/* All of the top folder that is no folder. */
+/* All of the top folder that is no folder. (ENOENT: it was removed, and has nothing.) */
 static int send_plain(struct send *s)
 {
 	uint32_t depth = (uint32_t)s->levels.n;
 	for (;;) {
 		long n = entries_read(levels_top(&s->levels)->fd, s->listing, sizeof(s->listing));
 		if (n <= 0)
-			return n < 0 ? failed(s, "list", errno) : 0;
+			return n < 0 && errno != ENOENT ? failed(s, "list", errno) : 0;
 		for (long at = 0; at < n;) {
 			const struct entry *d = (const struct entry *)(s->listing + at);
 			int e = 0;
@@ -309,7 +309,7 @@ static int enter_next(struct send *s, bool *ret_entered)
 	for (;;) {
 		long n = entries_read(top->fd, s->listing, FOLDERS);
 		if (n <= 0)
-			return n < 0 ? failed(s, "list", errno) : 0;
+			return n < 0 && errno != ENOENT ? failed(s, "list", errno) : 0;
 		for (long at = 0; at < n;) {
 			const struct entry *d = (const struct entry *)(s->listing + at);
 			at += d->reclen;

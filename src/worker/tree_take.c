@@ -1,8 +1,9 @@
 /*
  * Taking a home: each record is made beneath the folder that its depth names, which is then the top
  * of the stack. Owner, mode and times of a folder are set when it is left, since making things in
- * it would change them. Files with several names are also kept under their number in a folder of
- * our own until the end, so that later names can be linked to them.
+ * it would change them. Files with several names have one more, in home itself, until the end,
+ * so that later names can be linked to them: a folder for those would be one inode more than a full
+ * home has.
  *
  * A name may come twice in one folder: a guest that exchanged what had it while it was sent. The
  * later one takes its place, but a folder stays and takes in what comes.
@@ -30,9 +31,10 @@ struct take {
 	int pipe, home;
 	const char *step;
 	struct levels levels;
-	size_t kept; /* bytes of attributes of the folders in levels */
-	int links;   /* the folder of files with several names; -1: none yet */
-	char links_name[40];
+	size_t kept;      /* bytes of attributes of the folders in levels */
+	char links[32];   /* what our names of files with several names begin with */
+	uint64_t *linked; /* which they are */
+	size_t n_linked, linked_cap;
 	size_t used, filled;
 	char name[TREE_NAME_MAX + 1], target[TREE_TARGET_MAX + 1];
 	uint8_t xattrs[TREE_XATTR_MAX];
@@ -212,25 +214,33 @@ static int fill_file(struct take *t, int fd, const struct tree_node *n)
 	}
 }
 
+static void link_name(const struct take *t, uint64_t inode, char ret[48])
+{
+	snprintf(ret, 48, "%s%llx", t->links, (unsigned long long)inode);
+}
+
 static int link_keep(struct take *t, const struct tree_node *n)
 {
-	char number[20];
-	if (t->links < 0) {
+	char name[48];
+	if (!t->links[0]) {
 		uint64_t random;
 		if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 			return failed(t, "random", EIO);
-		snprintf(t->links_name, sizeof(t->links_name), ".brig-links-%016llx",
-		        (unsigned long long)random);
-		if (mkdirat(t->home, t->links_name, 0700) < 0)
-			return failed(t, "links", errno);
-		t->links = entry_open(t->home, t->links_name, O_RDONLY | O_DIRECTORY, 0);
-		if (t->links < 0)
-			return failed(t, "links", errno);
+		snprintf(t->links, sizeof(t->links), ".brig-%llx-", (unsigned long long)random);
 	}
-	snprintf(number, sizeof(number), "%016llx", (unsigned long long)n->inode);
+	if (t->n_linked == t->linked_cap) {
+		size_t cap = t->linked_cap ? 2 * t->linked_cap : 64;
+		uint64_t *list = realloc(t->linked, cap * sizeof(*list));
+		if (!list)
+			return failed(t, "links", ENOMEM);
+		t->linked = list;
+		t->linked_cap = cap;
+	}
+	link_name(t, n->inode, name);
 	/* There already: the sender had no memory to know that its bytes had gone out. */
-	if (linkat(levels_top(&t->levels)->fd, t->name, t->links, number, 0) < 0 && errno != EEXIST)
-		return failed(t, "links", errno);
+	if (linkat(levels_top(&t->levels)->fd, t->name, t->home, name, 0) < 0)
+		return errno == EEXIST ? 0 : failed(t, "links", errno);
+	t->linked[t->n_linked++] = n->inode;
 	return 0;
 }
 
@@ -264,17 +274,17 @@ static int make_file(struct take *t, const struct tree_node *n)
 
 static int make_hard(struct take *t, const struct tree_node *n)
 {
-	char number[20];
-	snprintf(number, sizeof(number), "%016llx", (unsigned long long)n->inode);
-	if (t->links < 0)
+	char kept[48];
+	if (!t->links[0])
 		return failed(t, "a name of no file", EPROTO);
+	link_name(t, n->inode, kept);
 	int at = levels_top(&t->levels)->fd;
-	int e = linkat(t->links, number, at, t->name, 0) < 0 ? errno : 0;
+	int e = linkat(t->home, kept, at, t->name, 0) < 0 ? errno : 0;
 	if (e == EEXIST && name_freed(t))
-		e = linkat(t->links, number, at, t->name, 0) < 0 ? errno : 0;
+		e = linkat(t->home, kept, at, t->name, 0) < 0 ? errno : 0;
 	/* A file may have so many names that ours is one too many: then this is the last. */
 	if (e == EMLINK)
-		e = syscall(SYS_renameat2, t->links, number, at, t->name, 0) < 0 ? errno : 0;
+		e = syscall(SYS_renameat2, t->home, kept, at, t->name, 0) < 0 ? errno : 0;
 	if (e && e != EEXIST && e != EISDIR)
 		return failed(t, "a further name", e == ENOENT ? EPROTO : e);
 	return 0;
@@ -335,30 +345,14 @@ static int take_all(struct take *t)
 
 /* ---- the beginning and the end ---- */
 
-/* Empties and removes the folder of links, which holds nothing but names that we made. */
 static int drop_links(struct take *t)
 {
-	char listing[8192] __attribute__((aligned(8)));
-	if (t->links < 0)
-		return 0;
-	for (;;) {
-		long n = entries_read(t->links, listing, sizeof(listing));
-		int removed = 0;
-		if (n < 0)
+	for (size_t i = 0; i < t->n_linked; i++) {
+		char name[48];
+		link_name(t, t->linked[i], name);
+		if (unlinkat(t->home, name, 0) < 0 && errno != ENOENT)
 			return failed(t, "links", errno);
-		for (long at = 0; at < n;) {
-			const struct entry *d = (const struct entry *)(listing + at);
-			at += d->reclen;
-			if (d->name[0] != '.')
-				removed += unlinkat(t->links, d->name, 0) == 0;
-		}
-		/* from the start, until nothing is left */
-		if (!removed)
-			break;
-		lseek(t->links, 0, SEEK_SET);
 	}
-	if (unlinkat(t->home, t->links_name, AT_REMOVEDIR) < 0)
-		return failed(t, "links", errno);
 	return 0;
 }
 
@@ -389,7 +383,6 @@ int tree_take(int home, int pipe, const char **ret_step)
 		return ENOMEM;
 	t->pipe = pipe;
 	t->home = home;
-	t->links = -1;
 	t->step = "";
 	int e = must_be_empty(t);
 	if (!e)
@@ -402,8 +395,7 @@ int tree_take(int home, int pipe, const char **ret_step)
 		e = failed(t, "sync", errno);
 	*ret_step = t->step;
 	levels_free(&t->levels);
-	if (t->links >= 0)
-		close(t->links);
+	free(t->linked);
 	free(t);
 	return e;
 }

@@ -214,6 +214,51 @@ def test_files_api_of_homes_that_are_elsewhere():
         assert client.run("box", "cat old new; cat -- *-new; ls | wc -l")["stdout"] == "old\nnew\nnew\n3\n"
 
 
+def test_a_home_with_no_inode_left_comes_back():
+    """Files with several names too, which need a place of their own until all of their names are made."""
+    server = brigtest.Server(None, config={"container": {"saving": "blob", "pool": 0, "home": "64m"}})
+    with server.running():
+        client = server.client()
+        fill = ("i=0; while mkdir d$i && for k in $(seq 200); do : > d$i/$k || break 2; done; do ln d$i/1 hard$i; i=$((i+1)); done "
+                "2> /dev/null; df --output=iavail . | tail -1; ls -R | sort | md5sum")
+        output = client.run("box", fill, timeout_ms=60000)["stdout"].split()
+        assert output[0] == "0", output
+        client = without_homes(server)
+        assert client.run("box", "df --output=iavail . | tail -1; ls -R | sort | md5sum")["stdout"].split() == output
+
+
+def test_deleted_while_it_is_saved():
+    """A container deleted in the middle of saves and restores, by two gateways: nothing of it comes back, nothing is left behind,
+    and what a later one of the name acknowledged is saved."""
+    server = brigtest.Server(None, workers=2, config={"container": {"saving": "blob", "pool": 0, "sleep_after": "20ms", "home": "64m"}})
+    with server.running():
+        client = server.client()
+        stop = threading.Event()
+
+        def use():
+            while not stop.is_set():
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    client.post("/containers/box/exec", {"commands": ["head -c 3000000 /dev/urandom > f$RANDOM"]})
+
+        users = [threading.Thread(target=use) for _ in range(2)]
+        for user in users:
+            user.start()
+        r = random.Random(7)
+        for _ in range(12):
+            time.sleep(r.uniform(0, 0.3))
+            assert client.delete("/containers/box").status in (200, 404)
+        stop.set()
+        for user in users:
+            user.join()
+        client.delete("/containers/box")
+        assert client.run("box", "ls -A; echo kept > kept")["stdout"] == ""
+        client = without_homes(server)
+        assert client.run("box", "ls -A; cat kept")["stdout"] == "kept\nkept\n"
+        assert client.delete("/containers/box").status == 200
+        left = [p for p in (server.data / "gateway" / "homes").iterdir()] + list((server.data / "gateway" / "blob" / "home").rglob("*"))
+        assert not left, left
+
+
 # ---- death at any time ----
 
 class Model:

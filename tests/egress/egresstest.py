@@ -23,7 +23,7 @@ import threading
 import time
 
 BUILD = os.environ.get("BRIG_BUILD", "build")
-PROCESS = os.environ.get("EGRESS_PROCESS", os.path.join(BUILD, "tests/egress/egress_process"))
+PROCESS = os.path.join(BUILD, "tests/egress/egress_process")
 CLONE_NEWNET = 0x40000000
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -157,7 +157,7 @@ class Server:
             threading.Thread(target=self.one, args=(sock,), daemon=True).start()
 
     def one(self, sock):
-        with contextlib.suppress(OSError), contextlib.closing(sock):
+        with contextlib.suppress(OSError, ValueError, EOFError), contextlib.closing(sock):
             if self.context:
                 sock = self.context.wrap_socket(sock, server_side=True)
             self.serve(sock)
@@ -218,8 +218,12 @@ class Sandbox:
 class Egress:
     """The process, with the supervisor's end of its control socket and one gateway's sink."""
 
-    def __init__(self, folder, *args):
-        self.folder, self.args = folder, args
+    def __init__(self, *args):
+        assert os.access(PROCESS, os.X_OK), f"{PROCESS} is not built; BRIG_BUILD names the build folder"
+        self.args = args
+        self.made = tempfile.TemporaryDirectory(prefix="egress")
+        folder = self.made.name
+        os.chmod(folder, 0o755)  # another user reads it
         self.resolv = os.path.join(folder, "resolv.conf")
         self.hosts = os.path.join(folder, "hosts")
         for path, text in ((self.resolv, "nameserver 127.0.0.53\n"), (self.hosts, "127.0.0.1 localhost\n")):
@@ -286,6 +290,7 @@ class Egress:
     def stop(self):
         self.control.close()
         code = self.process.wait(30)
+        self.made.cleanup()
         self.log.seek(0)
         return code, self.log.read().decode()
 
@@ -371,3 +376,89 @@ def http(name, request, port=80):
     with connect(name, port) as s:
         s.sendall(request)
         return read_all(s)
+
+
+# ---- what the servers outside do ----
+
+class Web:
+    """An origin that reads as laxly as some do. Every request is noted: (host, line, body)."""
+
+    def __init__(self):
+        self.requests = []
+
+    def __call__(self, sock):
+        f = sock.makefile("rb")
+        while self.request(sock, f):
+            pass
+
+    def request(self, sock, f):
+        line = f.readline().decode("latin-1").strip()
+        if not line:
+            return False
+        fields = {}
+        while True:
+            field = f.readline().decode("latin-1").strip()
+            if not field:
+                break
+            key, _, value = field.partition(":")
+            fields.setdefault(key.strip().lower(), value.strip())
+        method, path = line.split()[:2]
+        note = [fields.get("host"), line, b""]
+        self.requests.append(note)
+        if fields.get("expect"):
+            sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if path == "/early":
+            sock.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno\n")
+        note[2] = body = self.body(f, fields)
+        if path == "/early":
+            return True
+        return self.answer(sock, f, method, path, fields, body)
+
+    @staticmethod
+    def body(f, fields):
+        if fields.get("transfer-encoding", "").lower() == "chunked":
+            body = b""
+            while True:
+                size = int(f.readline().split(b";")[0], 16)
+                body += f.read(size)
+                while size == 0 and f.readline().strip():
+                    pass
+                if size == 0:
+                    return body
+                f.readline()
+        return f.read(int(fields.get("content-length", "0").split(",")[0]))
+
+    def answer(self, sock, f, method, path, fields, body):
+        head = b"HTTP/1.1 200 OK\r\n"
+        if path == "/chunked":
+            sock.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n6;x=y\r\nsecond\r\n0\r\nA: b\r\n\r\n")
+        elif path == "/chunked-plain":
+            sock.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n6\r\nsecond\r\n0\r\n\r\n")
+        elif path == "/close":
+            sock.sendall(head + b"\r\nuntil the end")
+            return False
+        elif path.startswith("/big"):
+            size = int(path[4:])
+            sock.sendall(head + b"Content-Length: %d\r\n\r\n" % size)
+            block = bytes(range(256)) * 256
+            while size > 0:
+                sock.sendall(block[:size])
+                size -= len(block)
+        elif path == "/empty":
+            sock.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+        elif path == "/unasked":
+            sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        elif path == "/ws" and fields.get("upgrade"):
+            sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+            while True:
+                data = f.read1(65536)
+                if not data:
+                    return False
+                sock.sendall(data[::-1])
+        else:
+            text = body or f"hello {fields.get('host')}\n".encode()
+            sock.sendall(head + b"Content-Length: %d\r\n\r\n" % len(text) + (text if method != "HEAD" else b""))
+        return True
+
+
+web = Web()

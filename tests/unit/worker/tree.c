@@ -81,11 +81,15 @@ static int transfer(void)
 	pthread_join(thread, NULL);
 	close(s.home);
 	close(home);
-	if (s.result != 0)
+	/* A taker that fails breaks the sender's pipe; a sender that fails ends the taker's. */
+	if (s.result != 0 && s.result != EPIPE) {
+		if (s.result != ESTALE && s.result != EAGAIN)
+			print_message("sending: %s: %s\n", s.step, strerror(s.result));
 		return s.result;
+	}
 	if (r != 0)
 		print_message("taking: %s: %s\n", step, strerror(r));
-	return r != 0 ? 10000 + r : 0;
+	return r != 0 ? 10000 + r : s.result;
 }
 
 /* ---- what guests do ---- */
