@@ -163,7 +163,8 @@ static void egress_send(struct supervisor *s, const void *msg, size_t len, const
 	int r = e->sock < 0 ? 0 : sys_send(e->sock, msg, len, fds, n);
 	if (r == 0)
 		return;
-	log_text(LOG_ERROR, "egress_dropped", "egress does not read: %s", strerror(-r));
+	if (r != -EPIPE && r != -ECONNRESET)
+		log_text(LOG_ERROR, "egress_dropped", "egress does not read: %s", strerror(-r));
 	sys_close(&e->sock);
 	if (e->pid > 0)
 		kill(e->pid, SIGKILL);

@@ -258,7 +258,9 @@ def test_another_policy_is_a_conflict_while_it_is_live(client, provider):
     answer = client.post("/containers", {"name": name, "network_policy": allow("other.test")})
     assert answer.status == 409 and answer.error["param"] == "network_policy", answer
     model = provider.model(calls(shell("echo ran > ran")), text("ok"))
-    client.ask(model, tools=[environment(allow("other.test"), name)], expect=409)
+    refused = client.ask(model, tools=[environment(allow("other.test"), name)], expect=409)
+    assert refused.error["param"] == "tools[0].parameters.environment.network_policy"
+    assert refused.headers["x-should-retry"] == answer.headers["x-should-retry"] == "false"
     client.ask(model, tools=[environment({"type": "disabled"}, name)], expect=409)
     assert out(client, name, "ls ran 2>&1 | grep -c 'No such file'") == "1"
     # The same names in another order are the same policy.
