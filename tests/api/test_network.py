@@ -378,6 +378,47 @@ def test_egress_runs_without_powers(client):
     assert fields["NoNewPrivs"] == "1" and fields["Seccomp"] == "2"
 
 
+def descriptors(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def test_a_gateway_that_is_started_again_gets_records(client):
+    os.kill(client.server.gateways()[0], signal.SIGKILL)
+    workers = client.server.config["workers"]
+    wait_for(lambda: len(client.server.gateways()) == workers and answers(client), 30)
+    name = make(client, "allowed.test")
+    for _ in range(workers * 2):
+        out(client, name, GET + "http://allowed.test/")
+    records(client, name, workers * 2)
+
+
+def answers(client):
+    try:
+        return client.get("/containers?limit=1").status == 200
+    except OSError:
+        return False
+
+
+def test_descriptors_come_back(client):
+    """Policies, sockets and with them network namespaces go with their container."""
+    (egress,) = client.server.children("brig: egress")
+    watched = [client.server.supervisor(), egress] + client.server.gateways()
+
+    def round():
+        name = make(client, "allowed.test")
+        assert out(client, name, GET + "http://allowed.test/") == "200 hello allowed.test"
+        client.delete("/containers/" + name)
+
+    round()
+    time.sleep(1)
+    before = [descriptors(pid) for pid in watched]
+    for _ in range(15):
+        round()
+    # The pool may hold some more sandboxes than before, at six each; fifteen leaks would be 75.
+    wait_for(lambda: all(descriptors(pid) < n + 40 for pid, n in zip(watched, before)), 20,
+             message="%s, then %s" % (before, [descriptors(pid) for pid in watched]))
+
+
 # ---- what is written down ----
 
 def test_records(client):
