@@ -53,10 +53,12 @@ class Server:
     def __init__(self, bench, name, config):
         self.bench, self.name = bench, name
         data = os.path.join(bench.dir, name)
-        os.makedirs(os.path.join(data, "images"), 0o700)
+        os.makedirs(os.path.join(data, "images"), 0o700, exist_ok=True)
         os.chmod(data, 0o711)
         image = os.path.join(data, "images", "base.erofs")
-        if os.stat(bench.args.image).st_dev == os.stat(data).st_dev:
+        if os.path.exists(image):  # started before, on the same data
+            pass
+        elif os.stat(bench.args.image).st_dev == os.stat(data).st_dev:
             os.link(bench.args.image, image)
         else:
             shutil.copy(bench.args.image, image)

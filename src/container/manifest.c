@@ -213,13 +213,21 @@ uint64_t manifest_tell(const struct manifest_reader *r)
 	return r->at - (r->filled - r->used);
 }
 
-void manifest_seek(struct manifest_reader *r, uint64_t place)
+int manifest_seek(struct manifest_reader *r, uint64_t place, void *ret_xattrs, uint32_t xattr_len,
+        struct error *err)
 {
-	r->at = place;
-	r->used = r->filled = 0;
+	uint64_t from = place - xattr_len;
+
+	if (from <= r->at && r->at - from <= r->filled) {
+		r->used = r->filled - (size_t)(r->at - from);
+	} else {
+		r->at = from;
+		r->used = r->filled = 0;
+	}
 	r->in_file = true;
 	r->next_offset = 0;
 	r->file_size = TREE_SIZE_MAX;
+	return reader_take(r, ret_xattrs, xattr_len, err);
 }
 
 int manifest_next_chunk(struct manifest_reader *r, struct manifest_chunk *ret, struct error *err)
@@ -292,6 +300,7 @@ struct manifest_writer {
 
 static void flush(struct manifest_writer *w)
 {
+	EVP_DigestUpdate(w->md, w->buffer, w->used);
 	if (w->failed == 0 && w->used > 0)
 		w->failed = w->write(w->ctx, w->buffer, w->used, &w->err);
 	w->used = 0;
@@ -301,7 +310,6 @@ static void put(struct manifest_writer *w, const void *data, size_t n)
 {
 	const uint8_t *p = data;
 
-	EVP_DigestUpdate(w->md, p, n);
 	while (n > 0) {
 		size_t part = BUFFER - w->used < n ? BUFFER - w->used : n;
 
@@ -347,13 +355,10 @@ int manifest_end(struct manifest_writer *w, struct error *err)
 	uint8_t hash[MANIFEST_HASH];
 
 	put(w, &end, sizeof(end));
-	EVP_DigestFinal_ex(w->md, hash, NULL);
-	for (size_t i = 0; i < sizeof(hash); i++) { /* not hashed itself */
-		w->buffer[w->used++] = hash[i];
-		if (w->used == BUFFER)
-			flush(w);
-	}
 	flush(w);
+	EVP_DigestFinal_ex(w->md, hash, NULL);
+	if (w->failed == 0)
+		w->failed = w->write(w->ctx, hash, sizeof(hash), &w->err);
 	if (w->failed < 0 && err != NULL)
 		*err = w->err;
 	return w->failed;

@@ -70,10 +70,12 @@ const struct manifest_head *manifest_head(const struct manifest_reader *r);
 int manifest_next(struct manifest_reader *r, struct tree_entry *ret, struct error *err);
 /* After a file: its next chunk: 1, or 0 at its end. */
 int manifest_next_chunk(struct manifest_reader *r, struct manifest_chunk *ret, struct error *err);
-/* Where the chunks of the file just read begin, and going back there: manifest_next_chunk() then
- * gives them, once more. */
+/* Where the chunks of the file just read begin, and going back there: this reads the xattr_len
+ * bytes of its attributes that stand before them, and manifest_next_chunk() then gives the chunks,
+ * once more. Quick where files are asked for in their order. */
 uint64_t manifest_tell(const struct manifest_reader *r);
-void manifest_seek(struct manifest_reader *r, uint64_t place);
+int manifest_seek(struct manifest_reader *r, uint64_t place, void *ret_xattrs, uint32_t xattr_len,
+        struct error *err);
 
 /* ---- writing ---- */
 

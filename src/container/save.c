@@ -208,8 +208,10 @@ struct last {
 		uint64_t inode; /* 0: a free slot */
 		uint64_t size, place;
 		int64_t ctime_ns;
+		uint32_t xattr_len;
 	} * files; /* by inode, open addressing */
 	size_t size, n;
+	struct hash_set chunks; /* of all files */
 };
 
 static struct old_file *last_slot(const struct last *l, uint64_t inode)
@@ -248,6 +250,7 @@ static void last_close(struct last *l)
 	if (l->fd >= 0)
 		close(l->fd);
 	free(l->files);
+	set_free(&l->chunks);
 	*l = (struct last){.fd = -1};
 }
 
@@ -275,12 +278,19 @@ static int last_open(
 static int last_index(struct last *l, struct error *err)
 {
 	struct tree_entry *e = mem_alloc(sizeof(*e));
+	struct manifest_chunk c;
 	int r;
 
-	while ((r = manifest_next(l->reader, e, err)) > 0)
-		if (e->node.type == TREE_FILE)
-			last_add(l, &(struct old_file){e->node.inode, e->node.size,
-			                    manifest_tell(l->reader), e->node.ctime_ns});
+	while ((r = manifest_next(l->reader, e, err)) > 0) {
+		if (e->node.type != TREE_FILE)
+			continue;
+		last_add(l, &(struct old_file){e->node.inode, e->node.size,
+		                    manifest_tell(l->reader), e->node.ctime_ns, e->node.xattr_len});
+		while ((r = manifest_next_chunk(l->reader, &c, err)) > 0)
+			set_add(&l->chunks, c.hash);
+		if (r < 0)
+			break;
+	}
 	free(e);
 	return r;
 }
@@ -406,16 +416,23 @@ static int take_extents(struct save *s, struct error *err)
 	}
 }
 
-static int copy_chunks(struct save *s, struct error *err)
+/* Attributes of a file that is the same, and where its chunks are. */
+static int find_same(struct save *s, struct error *err)
 {
-	const struct tree_node *n = &s->entry.node;
+	struct tree_node *n = &s->entry.node;
 	const struct old_file *f = s->last.size > 0 ? last_slot(&s->last, n->inode) : NULL;
-	struct manifest_chunk c;
-	int r;
 
 	if (f == NULL || f->inode != n->inode || f->size != n->size || f->ctime_ns != n->ctime_ns)
 		return error_set(err, ERR_CONFLICT, "a file is not as it was saved");
-	manifest_seek(s->last.reader, f->place);
+	n->xattr_len = f->xattr_len;
+	return manifest_seek(s->last.reader, f->place, s->entry.xattrs, f->xattr_len, err);
+}
+
+static int copy_chunks(struct save *s, struct error *err)
+{
+	struct manifest_chunk c;
+	int r;
+
 	while ((r = manifest_next_chunk(s->last.reader, &c, err)) > 0) {
 		set_add(&s->held, c.hash);
 		manifest_add_chunk(s->out, &c);
@@ -446,6 +463,9 @@ static int take_node(struct save *s, bool first, uint32_t *depth, struct error *
 	same = (e->node.flags & TREE_SAME) != 0;
 	e->node.flags &= TREE_LINKED;
 	s->count.nodes++;
+	r = same ? find_same(s, err) : 0;
+	if (r < 0)
+		return r;
 	manifest_add(s->out, e);
 	if (e->node.type != TREE_FILE)
 		return 1;
@@ -492,16 +512,11 @@ static void delete_unused(struct save *s, bool sweep)
 		blob_list(s->blobs, prefix_make(s->key, name), sweep_one, &w, NULL);
 		return;
 	}
-	for (size_t i = 0; i < s->last.size; i++) {
-		struct manifest_chunk c;
+	const struct hash_set *old = &s->last.chunks;
 
-		if (s->last.files[i].inode == 0)
-			continue;
-		manifest_seek(s->last.reader, s->last.files[i].place);
-		while (manifest_next_chunk(s->last.reader, &c, NULL) > 0)
-			if (!set_has(&s->held, c.hash))
-				blob_delete(s->blobs, chunk_key(s->key, c.hash, name), NULL);
-	}
+	for (size_t i = 0; i < old->size; i++)
+		if (old->used[i] && !set_has(&s->held, old->slots[i]))
+			blob_delete(s->blobs, chunk_key(s->key, old->slots[i], name), NULL);
 }
 
 /* A save that failed must not leave more behind each time that it is tried. */

@@ -302,26 +302,6 @@ static void settle(struct egress_conn *c)
 
 /* ---- what is asked of a name ---- */
 
-bool egress_conn_check_name(struct egress_conn *c, const char *name, const char *mismatch)
-{
-	const struct egress_policy *p = c->container->policy;
-	char plain[EGRESS_NAME_MAX + 1], address[48];
-
-	if (c->name && strcmp(name, egress_names_text(c->name)) == 0)
-		return true;
-	if (!c->name && name[0] == '\0')
-		return true;
-	egress_address_text(&c->dialled, address);
-	if (!c->name && strcmp(name, address) == 0)
-		return true;
-	/* An address that no name stands for: any name that the policy lets be asked for. */
-	if (!c->name && egress_policy_name(str_of(name), plain) &&
-	        egress_policy_allows(p, str_of(plain), &c->rule))
-		return true;
-	egress_conn_deny(c, 520, mismatch);
-	return false;
-}
-
 /* An address without a name, when all may be reached. */
 static const char *address_refused(struct egress_conn *c)
 {
@@ -336,17 +316,61 @@ static const char *address_refused(struct egress_conn *c)
 	return egress_address_refused(k->egress->own, &c->dialled, false);
 }
 
+bool egress_conn_check_name(struct egress_conn *c, const char *name, const char *mismatch)
+{
+	const struct egress_policy *p = c->container->policy;
+	char plain[EGRESS_NAME_MAX + 1], address[48];
+
+	if (c->name) {
+		if (strcmp(name, egress_names_text(c->name)) == 0)
+			return true;
+	} else {
+		const char *refused = address_refused(c);
+
+		if (refused) {
+			egress_conn_deny(c, 520, refused);
+			return false;
+		}
+		egress_address_text(&c->dialled, address);
+		if (name[0] == '\0' || strcmp(name, address) == 0)
+			return true;
+		/* Any name that the policy lets be asked for. */
+		if (egress_policy_name(str_of(name), plain) &&
+		        egress_policy_allows(p, str_of(plain), &c->rule))
+			return true;
+	}
+	egress_conn_deny(c, 520, mismatch);
+	return false;
+}
+
 /* ---- dialling ---- */
 
 static void on_server_read(evutil_socket_t fd, short what, void *arg);
 static void on_server_write(evutil_socket_t fd, short what, void *arg);
+
+/* While open: idle and whole life; bytes only move active_ms, and the timer looks again. */
+static void on_open_time(struct egress_conn *c)
+{
+	uint64_t now = clock_mono_ms(), idle = now - c->active_ms, life = now - c->began_ms;
+
+	if (life >= limits(c)->total_ms)
+		egress_conn_abort(c, "open too long");
+	else if (idle >= limits(c)->idle_ms)
+		egress_conn_abort(c, "idle too long");
+	else if (limits(c)->total_ms - life < limits(c)->idle_ms - idle)
+		arm(c, limits(c)->total_ms - life);
+	else
+		arm(c, limits(c)->idle_ms - idle);
+}
 
 static void opened(struct egress_conn *c)
 {
 	c->state = EGRESS_CONN_OPEN;
 	c->active_ms = clock_mono_ms();
 	c->reason = "allowed";
-	arm(c, limits(c)->idle_ms);
+	on_open_time(c);
+	if (c->state != EGRESS_CONN_OPEN)
+		return;
 	if (c->port == 443) {
 		egress_conn_to_server(c, c->in.data, c->in.len);
 		buf_free(&c->in);
@@ -441,12 +465,7 @@ static void on_resolved(void *ctx, const union egress_address *addresses, size_t
 void egress_conn_allow(struct egress_conn *c)
 {
 	struct egress *e = c->container->egress;
-	const char *refused = c->name ? NULL : address_refused(c);
 
-	if (refused) {
-		egress_conn_deny(c, 520, refused);
-		return;
-	}
 	c->verdict = EGRESS_ALLOWED;
 	c->verdict_ms = clock_wall_ms();
 	c->allowed_ms = clock_mono_ms();
@@ -572,21 +591,6 @@ static void on_server_write(evutil_socket_t fd, short what, void *arg)
 		c->active_ms = clock_mono_ms();
 	}
 	settle(c);
-}
-
-/* While open: idle and whole life; bytes only move active_ms, and the timer looks again. */
-static void on_open_time(struct egress_conn *c)
-{
-	uint64_t now = clock_mono_ms(), idle = now - c->active_ms, life = now - c->began_ms;
-
-	if (life >= limits(c)->total_ms)
-		egress_conn_abort(c, "open too long");
-	else if (idle >= limits(c)->idle_ms)
-		egress_conn_abort(c, "idle too long");
-	else if (limits(c)->total_ms - life < limits(c)->idle_ms - idle)
-		arm(c, limits(c)->total_ms - life);
-	else
-		arm(c, limits(c)->idle_ms - idle);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)

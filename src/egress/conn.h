@@ -80,7 +80,8 @@ struct egress_conn {
 
 /* The name or address that was dialled, for people. */
 void egress_conn_target(const struct egress_conn *c, char out[EGRESS_NAME_MAX + 1]);
-/* Whether a TLS server name or Host may be used on this connection; else denied and false. */
+/* Whether a TLS server name ("": none was sent) or Host may be used on this connection; else denied
+ * and false. */
 bool egress_conn_check_name(struct egress_conn *c, const char *name, const char *mismatch);
 /* The head was allowed: resolves and dials. */
 void egress_conn_allow(struct egress_conn *c);

@@ -49,8 +49,9 @@ struct tree_node {
 	uint64_t inode;
 	uint64_t size; /* of a file */
 };
-#define TREE_SAME 1u   /* a file not changed since the time that the saver gave: no extents follow \
-	                */
+#define TREE_SAME                                                                                  \
+	1u /* a file not changed since the time that the saver gave: neither extents nor           \
+	    * attributes follow */
 #define TREE_LINKED 2u /* a file with more names than this one: TREE_HARD records may follow */
 
 /* An extended attribute: then its name (name_len), its value (value_len). */

@@ -37,7 +37,7 @@ if n == 0:
         f.seek(100 << 20); f.write(b"end")
         f.seek(3 << 20); f.write(b"m" * 5000)
         f.truncate(300 << 20)
-    os.setxattr("a/all", "user.color", b"\0blue"); os.setxattr("a", "user.of.folder", b"x" * 1000)
+    os.setxattr("a/all", "user.color", b"\0blue"); os.setxattr("a/setuid", "user.stays", b"as it is"); os.setxattr("a", "user.of.folder", b"x" * 1000)
     os.mkdir("sticky"); os.chmod("sticky", 0o1777); os.mkdir("closed"); write("closed/in", b"in"); os.chmod("closed", 0)
     os.mkfifo("pipe"); socket.socket(socket.AF_UNIX).bind("socket")
     at = "deep"
@@ -257,6 +257,43 @@ def test_deleted_while_it_is_saved():
         assert client.delete("/containers/box").status == 200
         left = [p for p in (server.data / "gateway" / "homes").iterdir()] + list((server.data / "gateway" / "blob" / "home").rglob("*"))
         assert not left, left
+
+
+def test_death_while_it_is_brought_back():
+    """Whoever dies, and whenever: a home that is half there is made anew, by whoever comes next, and is never saved as the whole."""
+    server = brigtest.Server(None, workers=2, config={"container": {"saving": "blob", "pool": 0}})
+    with server.running():
+        client = server.client()
+        client.run("box", "for i in $(seq 1500); do mkdir d$i; echo $i > d$i/f; done; head -c 20000000 /dev/urandom > big; ln big big2",
+                   timeout_ms=60000)
+        sums = "find . -type f -print0 | sort -z | xargs -0 md5sum | md5sum"
+        want = client.run("box", sums)["stdout"]
+        r = random.Random(3)
+        for n in range(max(4, int(KILL_SECONDS / 5))):
+            client = without_homes(server)
+
+            def use(url_client=client):
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    url_client.post("/containers/box/exec", {"commands": ["true"]}, timeout=20)
+
+            users = [threading.Thread(target=use) for _ in range(2)]
+            for user in users:
+                user.start()
+            time.sleep(r.uniform(0.005, 0.4))
+            if n % 2 == 0:
+                server.kill()
+                wait_for(lambda: not server.own(), 20, message="still there: %s" % server.own())
+                (server.data / "url").unlink(missing_ok=True)
+                server.start()
+            else:
+                for pid in server.gateways():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            for user in users:
+                user.join()
+            client = server.client()
+            wait_for(lambda: try_run(client), 20)
+            assert client.run("box", sums)["stdout"] == want, "round %d" % n
 
 
 # ---- death at any time ----

@@ -208,6 +208,13 @@ static void *drain(void *arg)
 	return NULL;
 }
 
+static save_room_fn *room;
+
+static int no_room(void *ctx, struct error *err)
+{
+	return error_set(err, ERR_UNAVAILABLE, "full");
+}
+
 static int restore_stream(struct place *p, struct buf *out)
 {
 	int fds[2], r;
@@ -216,7 +223,7 @@ static int restore_stream(struct place *p, struct buf *out)
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	d.fd = fds[0];
 	assert_int_equal(pthread_create(&d.thread, NULL, drain, &d), 0);
-	r = save_restore(p->s, key_of_home, fds[1], NULL, NULL, NULL, NULL);
+	r = save_restore(p->s, key_of_home, fds[1], room, NULL, NULL, NULL);
 	close(fds[1]);
 	pthread_join(d.thread, NULL);
 	close(fds[0]);
@@ -363,6 +370,28 @@ static void test_sparse_files(void **state)
 	assert_memory_equal(got.data, stream.data, got.len);
 }
 
+/* A restore ends where the disk that it fills has no more room. */
+static void test_no_room(void **state)
+{
+	struct place *p = *state;
+	struct model m = {0};
+	_cleanup_buf_ struct buf stream = BUF_INIT(8 * MANY), got = BUF_INIT(8 * MANY);
+
+	m.n = 3;
+	for (size_t i = 0; i < m.n; i++)
+		m.files[i] = (struct file){.name = {'f', (char)('0' + i)},
+		        .size = 8u << 20,
+		        .inode = i + 1,
+		        .seed = i};
+	stream_make(&m, INT64_MIN, &stream);
+	assert_int_equal(save_stream(p, (struct str){stream.data, stream.len}, 1, NULL), 0);
+	expect_saved(p, &m);
+	room = no_room;
+	assert_int_equal(restore_stream(p, &got), -ERR_UNAVAILABLE);
+	room = NULL;
+	assert_true(got.len < stream.len);
+}
+
 static void save_first(struct place *p, struct model *m, struct buf *stream)
 {
 	struct unit_random r = {12345};
@@ -495,6 +524,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test_setup_teardown(test_rounds, place_make, place_remove),
 	        cmocka_unit_test_setup_teardown(test_sparse_files, place_make, place_remove),
+	        cmocka_unit_test_setup_teardown(test_no_room, place_make, place_remove),
 	        cmocka_unit_test_setup_teardown(test_broken_streams, place_make, place_remove),
 	        cmocka_unit_test_setup_teardown(test_lies_about_the_same, place_make, place_remove),
 	        cmocka_unit_test_setup_teardown(test_damaged_manifests, place_make, place_remove),
