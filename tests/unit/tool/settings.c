@@ -192,7 +192,7 @@ static void not_yet(void **state)
 	refuses("{\"keep_running\":false}", ERR_UNSUPPORTED, "tools[2].parameters.keep_running",
 	        "not offered yet");
 	refuses("{" AUTO ",\"network_policy\":{\"type\":\"allowlist\",\"allowed_domains\":[\"*\","
-	                 "\"a:1\"]}}}",
+	        "\"a:1\"]}}}",
 	        ERR_INVALID, "tools[2].parameters.environment.network_policy.allowed_domains[1]",
 	        "port");
 	refuses("{" AUTO
