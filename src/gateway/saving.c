@@ -614,6 +614,9 @@ void saving_settle(struct saving *s, const uint8_t key[SUP_KEY_LEN], saving_fn t
 {
 	struct home *h = home_get(s, key);
 
+	/* The last save failed: there is something that is not saved, and another try decides. */
+	if (h->again_ms > 0)
+		h->changed = true;
 	/* What the save under way began with is all that there is, unless it changed since. */
 	wait_on(h->doing == HOME_SAVING && !h->changed ? &h->settling : &h->next, then, ctx);
 	home_kick(h);

@@ -76,8 +76,7 @@ static _Noreturn void child_run(struct child *c)
 	/* Away from our terminal, which /dev/tty would be; and with no signal ignored, which exec
 	 * keeps. */
 	setsid();
-	/* It holds copies of our ends of sockets, so that while it waits only this tells of our
-	 * end; a change of ids takes it away. */
+	/* Ends it with us, if we are there by now; a change of ids takes it away. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
 		_exit(106);
 	for (int i = 1; i < NSIG; i++)
@@ -90,15 +89,17 @@ static _Noreturn void child_run(struct child *c)
 	for (int i = c->n_before; i < c->n_attach; i++)
 		if (write(c->attach[i], "0", 1) != 1)
 			_exit(103);
-	if (c->report && send(c->control, "e", 1, MSG_NOSIGNAL) != 1)
+	/* Before the wait: it had copies of our ends of sockets, its own and those of others.
+	 * Without them our end is the socket's end, at whatever moment we died. */
+	int image = move_descriptors(c);
+	if (c->report && send(INIT_CONTROL_FD, "e", 1, MSG_NOSIGNAL) != 1)
 		_exit(103);
-	if (recv(c->control, &go, 1, 0) != 1)
+	if (recv(INIT_CONTROL_FD, &go, 1, 0) != 1)
 		_exit(104);
 	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || setgroups(0, NULL) < 0)
 		_exit(105);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
 		_exit(106);
-	int image = move_descriptors(c);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	char *argv[] = {c->title, NULL}, *env[] = {NULL};

@@ -227,6 +227,33 @@ def test_a_home_with_no_inode_left_comes_back():
         assert client.run("box", "df --output=iavail . | tail -1; ls -R | sort | md5sum")["stdout"].split() == output
 
 
+def test_nothing_is_acknowledged_that_was_not_saved():
+    """The blobs cannot be written: an exec, an upload and a turn say so, whenever in it the save failed."""
+    server = brigtest.Server(None, config={"container": {"saving": "blob", "pool": 0}})
+    with server.running():
+        client = server.client()
+        client.run("box", "echo saved > saved")
+        blobs = server.data / "gateway" / "blob"
+        blobs.chmod(0o500)
+        answer = client.post("/containers/box/exec", {"commands": ["echo a > a"]})
+        assert "could not be saved" in answer.json["error"]["message"], answer
+        body = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="b"\r\n\r\nb\r\n--xyz--\r\n'
+        answer = client.request("POST", client.base + "/containers/box/files", body,
+                                headers={"Content-Type": "multipart/form-data; boundary=xyz"})
+        assert answer.status == 503 and "could not be saved" in answer.error["message"], answer
+        turn = {"model": "brig/script", "input": "```\necho c > c\n```\n---\n```\nsleep 0.3; echo d\n```", "session_id": "turn",
+                "tools": [{"type": "openrouter:shell"}]}
+        for _ in range(3):
+            answer = client.post("/responses", turn)
+            assert answer.status >= 500 or answer.json["status"] == "failed", answer
+        blobs.chmod(0o700)
+        assert client.post("/responses", turn).json["status"] == "completed"
+        client.run("box", "true")
+        client = without_homes(server)
+        assert client.run("box", "cat saved a b")["stdout"] == "saved\na\nb"
+        assert client.run("sess_turn", "cat c")["stdout"] == "c\n"
+
+
 def test_deleted_while_it_is_saved():
     """A container deleted in the middle of saves and restores, by two gateways: nothing of it comes back, nothing is left behind,
     and what a later one of the name acknowledged is saved."""

@@ -196,10 +196,12 @@ struct door_message {
 static pid_t spawn_fake(void *ctx, uint32_t index, int sock, struct error *err)
 {
 	int door = *(int *)ctx;
-	pid_t pid = fork();
+	pid_t parent = getpid(), pid = fork();
 	if (pid != 0)
 		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* One that is killed before this would leave us here with copies of all its sockets. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+		_exit(1);
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGCHLD, SIG_DFL);
