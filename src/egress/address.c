@@ -205,12 +205,16 @@ static bool is_loopback(const union egress_address *a)
 	return IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr);
 }
 
+static const char *refused_range(const union egress_address *a, bool private)
+{
+	return a->sa.sa_family == AF_INET ? refused4(ntohl(a->in.sin_addr.s_addr), private)
+	                                  : refused6(a->in6.sin6_addr.s6_addr, private);
+}
+
 const char *egress_address_refused(
         struct egress_own *o, const union egress_address *a, bool private)
 {
-	const char *why = a->sa.sa_family == AF_INET
-	                          ? refused4(ntohl(a->in.sin_addr.s_addr), private)
-	                          : refused6(a->in6.sin6_addr.s6_addr, private);
+	const char *why = refused_range(a, private);
 
 	if (why)
 		return why;
@@ -218,7 +222,8 @@ const char *egress_address_refused(
 		return "own addresses unknown";
 	if (!own_has(o, a) && !is_loopback(a))
 		return NULL;
-	if (!private)
+	/* What got here and is private or loopback was opened; a public one of ours never is. */
+	if (!refused_range(a, false))
 		return "own address";
 	for (size_t i = 0; i < o->n_ports; i++)
 		if (o->ports[i] == egress_address_port(a))

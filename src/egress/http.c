@@ -205,8 +205,8 @@ static void write_body(const struct egress_conn *c, int status, struct buf *out)
 
 	egress_conn_target(c, target);
 	if (status == 520 || status == 400)
-		buf_puts(out,
-		        "brig: the container's network policy does not let this request through.\n");
+		buf_puts(out, "brig: the container's network policy does not let this request "
+		              "through.\n");
 	else
 		buf_puts(out, "brig: this request is allowed, and failed on its way.\n");
 	buf_printf(out, "reason: %s\naddressed to: %s\n", c->reason, target);

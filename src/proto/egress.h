@@ -10,11 +10,11 @@
  * Policy: opaque to the supervisor, made by a gateway, a sealed memfd of at most EGRESS_POLICY_MAX
  * bytes. Lines of ASCII, each ended by \n, in this order:
  *
- *     label TEXT            printable, at most 700 bytes; comes back in every record
- *     private               names may resolve to private and loopback addresses
- * (egress.allow_private) all                   allow is ["*"]: any name, and addresses that no name
- * stands for allow PATTERN         up to 50; lower case, no trailing dot; `*` is any run of
- * characters deny PATTERN          up to 1,000; wins over allow
+ * - `label TEXT`: printable, at most 700 bytes; comes back in every record
+ * - `private`: names may resolve to private and loopback addresses (egress.allow_private)
+ * - `all`: allow is ["*"]: any name, and addresses that no name stands for
+ * - `allow PATTERN`: up to 50; lower case, no trailing dot; `*` is any run of characters
+ * - `deny PATTERN`: up to 1,000; wins over allow
  *
  * What is neither allowed nor denied is denied. sup_claim.policy is a hash of all lines but the
  * label.
@@ -30,6 +30,9 @@
 #define EGRESS_NAME_MAX   253
 #define EGRESS_ALLOW_MAX  50
 #define EGRESS_DENY_MAX   1000
+/* The name server of a container's resolv.conf: one of the addresses that never stand for a name.
+ */
+#define EGRESS_RESOLVER "198.18.0.1"
 
 enum egress_op {
 	/* supervisor → egress */

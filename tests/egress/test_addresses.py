@@ -113,6 +113,12 @@ def test_private_allowed(clean, egress_with):
         for address in NEVER:
             clean.names.table[A] = [address]
             assert b"520" in sandbox.run(lambda: http(A, GET)), address
+        subprocess.run(["ip", "address", "add", "81.2.3.4/32", "dev", "lo"], check=True)
+        try:
+            clean.names.table[A] = ["81.2.3.4"]
+            assert b"own address" in sandbox.run(lambda: http(A, GET))
+        finally:
+            subprocess.run(["ip", "address", "del", "81.2.3.4/32", "dev", "lo"], check=True)
         assert len(clean.web.seen) == 4
         clean.names.table[A] = ["127.0.0.1"]
         assert alert_of(sandbox.run(talk_tls)) == 49 and not clean.tls.seen
