@@ -7,6 +7,7 @@
  */
 #include "api/responses.h"
 
+#include "network/policy.h"
 #include "tool/tool.h"
 
 /* ---- parts and items ---- */
@@ -176,6 +177,30 @@ static void write_container(struct ropewriter *w, const struct result *r)
 		jw_kstr(j, "container_id", r->container_id);
 }
 
+static void write_warning(void *ctx, const char *sentence)
+{
+	struct json_writer *j = ctx;
+
+	jw_cstr(j, sentence);
+}
+
+static void count_warning(void *ctx, const char *sentence)
+{
+}
+
+/* What the entry's network policy admits besides what it seems to. */
+static void write_warnings(struct ropewriter *w, const struct responses_state *s)
+{
+	const struct shell_settings *shell = s->request->shell ? s->request->shell->settings : NULL;
+
+	if (!shell || policy_warnings(str_of(shell->network), count_warning, NULL) == 0)
+		return;
+	jw_key(&w->json, "warnings");
+	jw_array(&w->json);
+	policy_warnings(str_of(shell->network), write_warning, &w->json);
+	jw_end(&w->json);
+}
+
 /* The outputs that a client is shown: those of commands that came to an end. */
 static bool has_outputs(const struct result *r)
 {
@@ -214,7 +239,8 @@ static struct str error_of(const struct responses_slot *slot)
 	return slot->item->call.error;
 }
 
-static void write_shell(struct ropewriter *w, const struct responses_slot *slot, bool fresh)
+static void write_shell(struct ropewriter *w, const struct responses_state *s,
+        const struct responses_slot *slot, bool fresh)
 {
 	const struct call *call = &slot->item->call;
 	const struct result *result = slot->result ? &slot->result->result : NULL;
@@ -228,6 +254,8 @@ static void write_shell(struct ropewriter *w, const struct responses_slot *slot,
 		write_outputs(w, result);
 	if (!fresh && result)
 		write_container(w, result);
+	if (!fresh && result)
+		write_warnings(w, s);
 	jw_kstr(&w->json, "call_id", call->public_id);
 	ropewriter_kstr(w, "arguments", call->arguments);
 	if (!fresh && error.p)
@@ -255,7 +283,8 @@ static void write_shell_call(struct ropewriter *w, const struct responses_state 
 	jw_end(j);
 }
 
-static void write_shell_output(struct ropewriter *w, const struct responses_slot *slot, bool fresh)
+static void write_shell_output(struct ropewriter *w, const struct responses_state *s,
+        const struct responses_slot *slot, bool fresh)
 {
 	const struct tool_call *parsed = slot->item->call.parsed;
 	const struct result *result = slot->result ? &slot->result->result : NULL;
@@ -271,6 +300,8 @@ static void write_shell_output(struct ropewriter *w, const struct responses_slot
 	write_outputs(w, fresh ? NULL : result);
 	if (!fresh && result)
 		write_container(w, result);
+	if (!fresh && result)
+		write_warnings(w, s);
 	if (error.p)
 		ropewriter_kstr(w, "error", error);
 	jw_end(&w->json);
@@ -290,13 +321,13 @@ void responses_write_item(struct ropewriter *w, const struct responses_state *s,
 		write_function_call(w, slot, fresh);
 		break;
 	case SLOT_SHELL:
-		write_shell(w, slot, fresh);
+		write_shell(w, s, slot, fresh);
 		break;
 	case SLOT_SHELL_CALL:
 		write_shell_call(w, s, slot, fresh);
 		break;
 	case SLOT_SHELL_OUTPUT:
-		write_shell_output(w, slot, fresh);
+		write_shell_output(w, s, slot, fresh);
 		break;
 	}
 }

@@ -20,7 +20,14 @@ struct cli_command {
 	int (*run)(int argc, char **argv);
 };
 
-/* One flag. Exactly one of text and set is given. */
+/* The values of a flag that may be given more than once. */
+#define CLI_LIST_MAX 64
+struct cli_list {
+	const char *items[CLI_LIST_MAX];
+	size_t n;
+};
+
+/* One flag. One of text and set is given; neither: its values go to the list of cli_usage. */
 struct cli_flag {
 	const char *name; /* "--listen" */
 	const char *meta; /* "ADDR:PORT"; NULL for a switch */
@@ -34,6 +41,7 @@ struct cli_usage {
 	const char *about; /* text of a few lines, ended by a newline */
 	const struct cli_flag *flags;
 	size_t n_flags;
+	struct cli_list *list;
 };
 
 /*
@@ -66,5 +74,7 @@ int cli_version(int argc, char **argv);
 /* The gateway's own process, started by serve: descriptors at fixed numbers instead of arguments.
  */
 int cli_gateway(void);
+/* The egress process, likewise. */
+int cli_egress(void);
 
 #endif

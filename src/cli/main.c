@@ -114,7 +114,12 @@ static bool take_flag(const struct cli_usage *usage, int argc, char **argv, int 
 		cli_wrong(usage, "%s needs a value: %s", f->name, f->meta);
 		return false;
 	}
-	*f->text = equals ? equals + 1 : argv[++*i];
+	if (!f->text && usage->list->n == CLI_LIST_MAX) {
+		cli_wrong(usage, "%s is given more than %d times", f->name, CLI_LIST_MAX);
+		return false;
+	}
+	*(f->text ? f->text : &usage->list->items[usage->list->n++]) =
+	        equals ? equals + 1 : argv[++*i];
 	return true;
 }
 
@@ -204,6 +209,8 @@ int main(int argc, char **argv)
 	/* serve starts its gateways as this program under their own title. */
 	if (argc == 1 && strcmp(argv[0], SPAWN_TITLE) == 0)
 		return cli_gateway();
+	if (argc == 1 && strcmp(argv[0], SPAWN_EGRESS_TITLE) == 0)
+		return cli_egress();
 	if (argc < 2) {
 		print_help(stderr);
 		return CLI_USAGE;

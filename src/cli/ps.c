@@ -31,6 +31,21 @@ static void print_age(int64_t since)
 		printf("%lld days ago\n", (long long)(s / 86400));
 }
 
+/* The first name that it may reach, and how many more there are. */
+static void print_network(const struct json *policy)
+{
+	const struct json *names = json_get(policy, "allowed_domains");
+	struct str first = json_str(json_first(names));
+	char text[64] = "-";
+
+	if (json_count(names) == 1)
+		snprintf(text, sizeof(text), "%.*s", (int)(first.n < 22 ? first.n : 22), first.p);
+	else if (json_count(names) > 1)
+		snprintf(text, sizeof(text), "%.*s +%zu", (int)(first.n < 18 ? first.n : 18),
+		        first.p, json_count(names) - 1);
+	printf("%-24s", text);
+}
+
 static void print_row(struct ps *p, const struct json *c)
 {
 	struct str id = json_str(json_get(c, "id")), status = json_str(json_get(c, "status"));
@@ -43,9 +58,11 @@ static void print_row(struct ps *p, const struct json *c)
 		return;
 	}
 	if (p->n++ == 0)
-		printf("%-42s%-10s%-8s%s\n", "CONTAINER", "STATUS", "MEMORY", "LAST USED");
+		printf("%-42s%-10s%-8s%-24s%s\n", "CONTAINER", "STATUS", "MEMORY", "NETWORK",
+		        "LAST USED");
 	printf("%-42.*s%-10.*s%-8.*s", (int)id.n, id.p, (int)status.n, status.p, (int)memory.n,
 	        memory.n ? memory.p : "");
+	print_network(json_get(c, "network_policy"));
 	if (json_i64(json_get(c, "last_active_at"), &active))
 		print_age(active);
 	else

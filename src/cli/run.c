@@ -31,6 +31,7 @@ enum {
 struct run {
 	struct client client;
 	const char *container; /* NULL: a new one */
+	struct cli_list allow; /* names it may reach; none given: as the container is */
 	char made[128];        /* the new one's id */
 	uint64_t timeout_ms;
 	bool json;
@@ -180,19 +181,58 @@ static int read_input(struct run *r, struct error *err)
 	return 0;
 }
 
+static void write_container(const struct run *r, struct buf *out)
+{
+	struct json_writer w;
+
+	jw_init(&w, out);
+	jw_object(&w);
+	if (r->container)
+		jw_kcstr(&w, "name", r->container);
+	if (r->allow.n) {
+		jw_key(&w, "network_policy");
+		jw_object(&w);
+		jw_kcstr(&w, "type", "allowlist");
+		jw_key(&w, "allowed_domains");
+		jw_array(&w);
+		for (size_t i = 0; i < r->allow.n; i++)
+			jw_cstr(&w, r->allow.items[i]);
+		jw_end(&w);
+		jw_end(&w);
+	}
+	jw_end(&w);
+}
+
+static void print_warnings(const struct json *container)
+{
+	const struct json *list = json_get(container, "warnings");
+
+	for (const struct json *v = json_first(list); v; v = json_next(v))
+		fprintf(stderr, "brig: %.*s\n", (int)json_str(v).n, json_str(v).p);
+}
+
+/* Makes one, or gives one that is there another network policy. */
 static int make_container(struct run *r, struct error *err)
 {
+	_cleanup_buf_ struct buf body = BUF_INIT(1 << 20);
 	_cleanup_json_ struct json_doc *doc = NULL;
 	_cleanup_buf_ struct buf answer = BUF_INIT(1 << 20);
 	struct str id;
 	int e;
 
-	e = client_fetch(&r->client, "POST", "/api/v1/containers", STR("{}"), &answer, err);
+	write_container(r, &body);
+	if (buf_error(&body) < 0)
+		return error_set(err, ERR_TOO_LARGE, "the names to be allowed are too long");
+	e = client_fetch(&r->client, "POST", "/api/v1/containers",
+	        (struct str){body.data, body.len}, &answer, err);
 	if (e < 0)
 		return e;
 	e = json_parse((struct str){answer.data, answer.len}, 1 << 20, &doc, err);
 	if (e < 0)
 		return error_prefix(err, "the server's answer");
+	print_warnings(json_root(doc));
+	if (r->container)
+		return 0;
 	id = json_str(json_get(json_root(doc), "id"));
 	if (!str_copy(r->made, sizeof(r->made), id) || id.n == 0)
 		return error_set(err, ERR_PROTOCOL, "the server made a container without an id");
@@ -256,7 +296,7 @@ static int run_command(struct run *r, struct error *err)
 	int e;
 
 	e = read_input(r, err);
-	if (e == 0 && !r->container)
+	if (e == 0 && (!r->container || r->allow.n))
 		e = make_container(r, err);
 	if (e < 0)
 		return e;
@@ -296,13 +336,18 @@ int cli_run(int argc, char **argv)
 	const struct cli_flag flags[] = {
 	        {"--container", "ID", "run in this one (made where it does not exist), and keep it",
 	                &r.container, NULL},
+	        {"--allow", "DOMAIN",
+	                "let it reach this name (or pattern, or \"*\") on ports 80 and 443; may be "
+	                "repeated",
+	                NULL, NULL},
 	        {"--timeout", "MS", "kill the command after so many milliseconds; none by default",
 	                &timeout, NULL},
 	        {"--json", NULL, "print the server's whole answer at the end", NULL, &r.json},
 	        {"--data", "DIR", "the data folder of the server (/var/lib/brig)", &data, NULL},
 	};
 	const struct cli_usage usage = {
-	        .line = "brig run [--container ID] [--timeout MS] [--json] -- COMMAND [ARGUMENT…]",
+	        .line = "brig run [--container ID] [--allow DOMAIN]… [--timeout MS] [--json] -- "
+	                "COMMAND [ARGUMENT…]",
 	        .about = "Runs a command in a sandbox of the running server and prints its stdout "
 	                 "and stderr as they come.\n"
 	                 "Standard input, where it is a file or a pipe, is read first (1 MiB of "
@@ -316,6 +361,7 @@ int cli_run(int argc, char **argv)
 	                 "folder.\n",
 	        .flags = flags,
 	        .n_flags = sizeof(flags) / sizeof(flags[0]),
+	        .list = &r.allow,
 	};
 	struct error err = {0};
 	int end = 0, at;

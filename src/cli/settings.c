@@ -277,6 +277,7 @@ static void fill_values(const struct config *c, struct settings_values *v)
 	sup->sleep_after_ms = box->sleep_after_ms;
 	sup->grace_ms = c->grace_ms;
 	sup->sandbox = c->sandbox;
+	sup->egress = c->sandbox;
 	sup->durable_power = box->durable_power;
 	sup->cgroups = c->cgroup_v1 ? SUP_CG_FORCE_V1 : SUP_CG_AUTO;
 }

@@ -147,6 +147,17 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* NAME=VALUE as it is here; false where it is not, or too long. */
+static bool variable_keep(const char *name, char *out, size_t size)
+{
+	const char *value = getenv(name);
+
+	if (!value || strlen(value) + strlen(name) + 2 > size)
+		return false;
+	str_format(out, size, "%s=%s", name, value);
+	return true;
+}
+
 /* Variables that a gateway may need: where certificates are, and what sanitizers are told. */
 static void keep_variables(char *env[], size_t max)
 {
@@ -154,41 +165,32 @@ static void keep_variables(char *env[], size_t max)
 	        "UBSAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS"};
 	static char kept[sizeof(names) / sizeof(names[0])][1024];
 	size_t i, n = 0;
-	const char *value;
 
 	while (env[n])
 		n++;
 	for (i = 0; i < sizeof(names) / sizeof(names[0]) && n + 1 < max; i++) {
-		value = getenv(names[i]);
-		if (!value || strlen(value) + strlen(names[i]) + 2 > sizeof(kept[i]))
-			continue;
-		str_format(kept[i], sizeof(kept[i]), "%s=%s", names[i], value);
-		env[n++] = kept[i];
+		if (variable_keep(names[i], kept[i], sizeof(kept[i])))
+			env[n++] = kept[i];
 	}
 }
 
-_Noreturn static void gateway_exec(const struct spawn *s, uint32_t index, int sock, pid_t parent)
+/* Drops what a child of the supervisor has, and becomes this program under another title. fds[0 …
+ * n - 1] come to stand at 3 and above, the last of them is the program. */
+_Noreturn static void exec_dropped(
+        const char *what, char *title, char *env[], int *fds, int n, uid_t uid, pid_t parent)
 {
-	char title[] = SPAWN_TITLE, path[] = "PATH=/usr/bin:/bin", lang[] = "LANG=C.UTF-8";
-	char number[48], workers[48], data[4200];
 	char *argv[] = {title, NULL};
-	char *env[16] = {path, lang, number, workers, data, NULL};
-	int fds[] = {sock, s->listeners[index], s->settings, s->ready, s->exe};
 	const char *step = "descriptors";
 	struct rlimit files;
-	int null, r;
+	int null, r, exe = 3 + n - 1;
 
-	str_format(number, sizeof(number), "BRIG_GATEWAY=%u", index);
-	str_format(workers, sizeof(workers), "BRIG_WORKERS=%u", s->workers);
-	str_format(data, sizeof(data), "BRIG_STATE=%s/gateway", s->data);
-	keep_variables(env, sizeof(env) / sizeof(env[0]));
 	reset_signals();
 	setsid(); /* Ctrl-C is for the supervisor, which tells us in its own way */
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	r = null < 0 || dup2(null, 0) < 0 ? -errno : place_descriptors(fds, 5);
-	if (r == 0 && syscall(SYS_close_range, SPAWN_FIRST_FREE_FD + 1, ~0U, 0) < 0)
+	r = null < 0 || dup2(null, 0) < 0 ? -errno : place_descriptors(fds, n);
+	if (r == 0 && syscall(SYS_close_range, exe + 1, ~0U, 0) < 0)
 		r = -errno;
-	if (r == 0 && fcntl(SPAWN_FIRST_FREE_FD, F_SETFD, FD_CLOEXEC) < 0)
+	if (r == 0 && fcntl(exe, F_SETFD, FD_CLOEXEC) < 0)
 		r = -errno;
 	if (r == 0 && getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
@@ -196,19 +198,50 @@ _Noreturn static void gateway_exec(const struct spawn *s, uint32_t index, int so
 	}
 	if (r == 0) {
 		step = "giving up privileges";
-		r = drop_privileges(s->uid);
+		r = drop_privileges(uid);
 	}
 	/* After the change of user, which clears it. */
 	if (r == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
 		_exit(1);
 	if (r == 0) {
 		step = "exec";
-		syscall(SYS_execveat, SPAWN_FIRST_FREE_FD, "", argv, env,
-		        0x1000 /* AT_EMPTY_PATH */);
+		syscall(SYS_execveat, exe, "", argv, env, 0x1000 /* AT_EMPTY_PATH */);
 		r = -errno;
 	}
-	fprintf(stderr, "brig: starting a gateway: %s: %s\n", step, strerror(-r));
+	fprintf(stderr, "brig: starting %s: %s: %s\n", what, step, strerror(-r));
 	_exit(127);
+}
+
+/* It parses what containers send: it is given its control socket and no secret. */
+_Noreturn static void egress_exec(const struct spawn *s, int sock, pid_t parent)
+{
+	char title[] = SPAWN_EGRESS_TITLE, path[] = "PATH=/usr/bin:/bin", lang[] = "LANG=C.UTF-8";
+	char port[48], hosts[4200], resolver[4200];
+	char *env[16] = {path, lang, port, NULL};
+	int fds[] = {sock, s->exe};
+	size_t n = 3;
+
+	str_format(port, sizeof(port), "BRIG_PORT=%u", s->port);
+	if (variable_keep("BRIG_EGRESS_HOSTS", hosts, sizeof(hosts)))
+		env[n++] = hosts;
+	if (variable_keep("BRIG_EGRESS_RESOLV_CONF", resolver, sizeof(resolver)))
+		env[n++] = resolver;
+	keep_variables(env, sizeof(env) / sizeof(env[0]));
+	exec_dropped("egress", title, env, fds, 2, s->egress_uid, parent);
+}
+
+_Noreturn static void gateway_exec(const struct spawn *s, uint32_t index, int sock, pid_t parent)
+{
+	char title[] = SPAWN_TITLE, path[] = "PATH=/usr/bin:/bin", lang[] = "LANG=C.UTF-8";
+	char number[48], workers[48], data[4200];
+	char *env[16] = {path, lang, number, workers, data, NULL};
+	int fds[] = {sock, s->listeners[index], s->settings, s->ready, s->exe};
+
+	str_format(number, sizeof(number), "BRIG_GATEWAY=%u", index);
+	str_format(workers, sizeof(workers), "BRIG_WORKERS=%u", s->workers);
+	str_format(data, sizeof(data), "BRIG_STATE=%s/gateway", s->data);
+	keep_variables(env, sizeof(env) / sizeof(env[0]));
+	exec_dropped("a gateway", title, env, fds, 5, s->uid, parent);
 }
 
 pid_t spawn_gateway(void *ctx, uint32_t index, int sock, struct error *err)
@@ -216,11 +249,13 @@ pid_t spawn_gateway(void *ctx, uint32_t index, int sock, struct error *err)
 	const struct spawn *s = ctx;
 	pid_t parent = getpid(), pid;
 
-	if (index >= s->workers)
+	if (index != SUP_SPAWN_EGRESS && index >= s->workers)
 		return error_set(err, ERR_INTERNAL, "there is no gateway %u", index);
 	pid = fork();
 	if (pid < 0)
 		return error_errno(err, errno, "fork");
+	if (pid == 0 && index == SUP_SPAWN_EGRESS)
+		egress_exec(s, sock, parent);
 	if (pid == 0)
 		gateway_exec(s, index, sock, parent);
 	return pid;

@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define SPAWN_TITLE "brig: gateway" /* argv[0] of a gateway, and what ps shows */
+#define SPAWN_TITLE        "brig: gateway" /* argv[0] of a gateway, and what ps shows */
+#define SPAWN_EGRESS_TITLE "brig: egress"
 
 enum {
 	SPAWN_SUPERVISOR_FD = 3, /* SOCK_SEQPACKET to the supervisor */
@@ -25,6 +26,8 @@ enum {
 struct spawn {
 	uint32_t workers;
 	uid_t uid; /* of the gateways, where we are root */
+	uid_t egress_uid;
+	uint16_t port; /* that we listen on: egress never dials it on this machine */
 	const char *data;
 	int exe;      /* this program, O_PATH */
 	int settings; /* memfd */
@@ -38,7 +41,7 @@ int spawn_bind(
         struct spawn *s, const char *host, uint16_t port, uint16_t *ret_port, struct error *err);
 int spawn_listen(struct spawn *s, struct error *err);
 
-/* A sup_spawn_gateway_fn; ctx is a struct spawn. */
+/* A sup_spawn_gateway_fn, for egress too; ctx is a struct spawn. */
 pid_t spawn_gateway(void *ctx, uint32_t index, int sock, struct error *err);
 
 /*

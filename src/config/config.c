@@ -306,10 +306,10 @@ static const struct field root_fields[] = {
         {"models", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_models},
         {"container", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_container},
         {"limits", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_limits},
+        {"egress", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_egress},
         {"ids", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_ids},
         {"logging", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"region", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
-        {"egress", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"guardrails", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"broadcast", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
 };
@@ -450,10 +450,9 @@ struct config *config_free(struct config *c)
 	free(c->region);
 	free(c->container.image);
 	free(c->container.memory_allowed_mib);
-	for (i = 0; i < c->n_keys; i++) {
-		free(c->keys[i].account);
-		free(c->keys[i].workspace);
-	}
+	for (i = 0; i < c->n_keys; i++)
+		section_free_key(&c->keys[i]);
+	section_free_egress(&c->egress);
 	free(c->keys);
 	for (i = 0; i < c->n_providers; i++)
 		section_free_provider(&c->providers[i]);
@@ -506,6 +505,19 @@ int config_write_example(struct buf *out)
 	buf_puts(out, "  # What a request may ask for besides.\n  #memory_allowed: [1g, "
 	              "4g]\n\nlimits:\n");
 	fields_write(out, limit_fields, N_LIMIT, 2);
+	buf_puts(out,
+	        "\n"
+	        "# What containers with an allowlist may reach. allow: names and patterns within "
+	        "which every\n"
+	        "# request's must lie; none: any. deny wins over all. allow_private: names may "
+	        "resolve to private\n"
+	        "# and loopback addresses. A key may have egress_allow of its own: its requests "
+	        "must "
+	        "lie within both.\n"
+	        "egress:\n"
+	        "  allow: []\n"
+	        "  deny: []\n"
+	        "  allow_private: off\n");
 	buf_printf(out,
 	        "\n"
 	        "# Numeric ids of the gateway, of stored files and of sandboxes: this one and up "

@@ -15,10 +15,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Which names containers may be allowed to reach; patterns of network/pattern.h. */
+struct config_egress {
+	char **allow; /* none: any */
+	size_t n_allow;
+	char **deny; /* wins over everything */
+	size_t n_deny;
+	bool allow_private; /* names may resolve to private and loopback addresses */
+};
+
 struct config_key {
 	uint8_t hash[32]; /* SHA-256 of the key; the text is wiped */
 	char *account;
 	char *workspace;
+	char **egress_allow; /* within egress.allow, for this key; none: nothing more */
+	size_t n_egress_allow;
 	bool admin;
 };
 
@@ -111,6 +122,7 @@ struct config {
 	bool sandbox;
 	struct config_container container;
 	struct config_limits limits;
+	struct config_egress egress;
 	bool store_content;
 	uint64_t grace_ms; /* 30,000 */
 	uint32_t id_base;  /* 1,879,048,192 */

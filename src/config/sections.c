@@ -8,6 +8,7 @@
 #include "config/sections.h"
 
 #include "base/id.h"
+#include "network/pattern.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,8 @@ enum {
 	MAX_MODEL = 256,
 	MAX_URL = 2048,
 	MAX_ROUTE = 16,
+	MAX_PATTERN = 253,
+	MAX_PATTERNS = 1000,
 };
 
 #define NAME_CHARS  "abcdefghijklmnopqrstuvwxyz0123456789-"
@@ -86,7 +89,90 @@ static int read_model_name(struct loader *l, const struct yaml_node *n, char **r
 	return 0;
 }
 
+/* ---- egress ---- */
+
+/* A list of at most `max` names and patterns; replaces *list. */
+static int read_patterns(
+        struct loader *l, const struct yaml_node *n, size_t max, char ***list, size_t *n_list)
+{
+	int r = field_expect(l, n, YAML_SEQUENCE);
+	size_t i = 0, mark;
+
+	if (r < 0)
+		return r;
+	if (n->n > max)
+		return loader_error(l, n, "has more than %zu entries", max);
+	*list = mem_array(n->n + 1, sizeof(**list));
+	for (const struct yaml_node *m = n->first; r == 0 && m; m = m->next, i++) {
+		const char *wrong = NULL;
+
+		mark = loader_enter_index(l, i);
+		r = field_read_text(l, m, MAX_PATTERN, &(*list)[i]);
+		if (r == 0) {
+			*n_list = i + 1;
+			wrong = pattern_fault(str_of((*list)[i]));
+		}
+		if (wrong)
+			r = loader_error(l, m, "%s", wrong);
+		loader_leave(l, mark);
+	}
+	return r;
+}
+
+static void free_patterns(char **list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(list[i]);
+	free(list);
+}
+
+static int read_egress_allow(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_egress *e = target;
+
+	return read_patterns(l, n, MAX_PATTERNS, &e->allow, &e->n_allow);
+}
+
+static int read_egress_deny(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_egress *e = target;
+
+	return read_patterns(l, n, MAX_PATTERNS, &e->deny, &e->n_deny);
+}
+
+int section_egress(struct loader *l, const struct yaml_node *n, void *target)
+{
+	static const struct field fields[] = {
+	        {"allow", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_egress_allow},
+	        {"deny", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_egress_deny},
+	        {"allow_private", FIELD_BOOL, offsetof(struct config_egress, allow_private), 0, 0,
+	                NULL, NULL, NULL},
+	};
+
+	return fields_read(l, n, fields, 3, &((struct config *)target)->egress);
+}
+
+void section_free_egress(struct config_egress *e)
+{
+	free_patterns(e->allow, e->n_allow);
+	free_patterns(e->deny, e->n_deny);
+}
+
 /* ---- keys ---- */
+
+void section_free_key(struct config_key *k)
+{
+	free(k->account);
+	free(k->workspace);
+	free_patterns(k->egress_allow, k->n_egress_allow);
+}
+
+static int read_key_allow(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_key *k = target;
+
+	return read_patterns(l, n, MAX_PATTERNS, &k->egress_allow, &k->n_egress_allow);
+}
 
 static int read_key_text(struct loader *l, const struct yaml_node *n, void *target)
 {
@@ -122,6 +208,7 @@ static int read_key(struct loader *l, const struct yaml_node *n, size_t i)
 	        {"key", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_key_text},
 	        {"account", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_account},
 	        {"workspace", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_workspace},
+	        {"egress_allow", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_key_allow},
 	        {"admin", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
 	};
 	struct config_key *k = &l->c->keys[i];
@@ -131,7 +218,7 @@ static int read_key(struct loader *l, const struct yaml_node *n, size_t i)
 	l->c->n_keys = i + 1;
 	k->account = mem_strdup("default");
 	k->workspace = mem_strdup("default");
-	r = fields_read(l, n, fields, 4, k);
+	r = fields_read(l, n, fields, sizeof(fields) / sizeof(fields[0]), k);
 	if (r < 0)
 		return r;
 	if (!yaml_get(n, "key"))

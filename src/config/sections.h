@@ -6,6 +6,7 @@
 
 int section_keys(struct loader *l, const struct yaml_node *n, void *target);
 int section_providers(struct loader *l, const struct yaml_node *n, void *target);
+int section_egress(struct loader *l, const struct yaml_node *n, void *target);
 int section_models(struct loader *l, const struct yaml_node *n, void *target);
 
 /* Providers whose key is in the environment, for a file that lists none. */
@@ -17,5 +18,7 @@ int section_check_routes(struct loader *l, const struct yaml_node *n);
 
 void section_free_provider(struct config_provider *p);
 void section_free_model(struct config_model *m);
+void section_free_egress(struct config_egress *e);
+void section_free_key(struct config_key *k);
 
 #endif

@@ -15,7 +15,9 @@
 #include "container/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define SLOW_MAX  768
@@ -26,6 +28,7 @@ struct outgoing {
 	TAILQ_ENTRY(outgoing) link;
 	struct container_hold *claim; /* whose claim it is, or NULL */
 	size_t size;
+	int fd; /* goes with it; -1: none */
 	char bytes[];
 };
 
@@ -48,6 +51,8 @@ static void outgoing_free(struct outgoing_list *list, struct outgoing *o)
 	if (o->claim != NULL)
 		o->claim->unsent = NULL;
 	TAILQ_REMOVE(list, o, link);
+	if (o->fd >= 0)
+		close(o->fd);
 	free(o);
 }
 
@@ -58,7 +63,7 @@ static bool send_some(
 	struct outgoing *o;
 
 	while ((o = TAILQ_FIRST(list)) != NULL && (count == NULL || *count < max)) {
-		if (socket_send(c->fd, o->bytes, o->size, NULL, 0, NULL, 0) < 0 &&
+		if (socket_send(c->fd, o->bytes, o->size, NULL, 0, &o->fd, o->fd >= 0) < 0 &&
 		        (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM))
 			return false;
 		/* Any other failure means that the supervisor has gone: the reader will see it. */
@@ -85,20 +90,28 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 	send_all(arg);
 }
 
-/* message begins with a sup_header. claim: the hold that it claims, or NULL. */
-static void post(struct container_client *c, struct outgoing_list *list, const void *message,
-        struct container_hold *claim)
+/* message begins with a sup_header. claim: the hold that it claims, or NULL. fd is taken over; -1:
+ * none. */
+static void post_with(struct container_client *c, struct outgoing_list *list, const void *message,
+        struct container_hold *claim, int fd)
 {
 	const struct sup_header *h = message;
 	struct outgoing *o = mem_alloc(sizeof(*o) + h->size);
 
 	o->size = h->size;
+	o->fd = fd;
 	o->claim = claim;
 	if (claim != NULL)
 		claim->unsent = o;
 	memcpy(o->bytes, message, h->size);
 	TAILQ_INSERT_TAIL(list, o, link);
 	send_all(c);
+}
+
+static void post(struct container_client *c, struct outgoing_list *list, const void *message,
+        struct container_hold *claim)
+{
+	post_with(c, list, message, claim, -1);
 }
 
 static void unpost_all(struct outgoing_list *list)
@@ -345,11 +358,21 @@ static void on_answer(struct container_client *c, uint32_t seq, const struct sup
 		waiting_fail(w, &e);
 		return;
 	}
-	if (m != NULL)
+	if (m != NULL) {
 		s = (struct container_status){(enum sup_state)m->state, m->holders, m->idle_ms,
-		        m->home_used_bytes, m->generation};
+		        m->home_used_bytes, m->generation, {0}};
+		memcpy(s.policy, m->policy, sizeof(s.policy));
+	}
 	w->fn(w->ctx, m != NULL ? &s : NULL, NULL);
 	free(w);
+}
+
+static void on_records(struct container_client *c, int fd)
+{
+	if (fd >= 0 && c->handler.on_records != NULL)
+		c->handler.on_records(c->handler.ctx, fd);
+	else if (fd >= 0)
+		close(fd);
 }
 
 union message {
@@ -375,6 +398,12 @@ static bool dispatch(struct container_client *c, union message *m, size_t n, int
 		if (n != sizeof(struct sup_simple) || n_fds > 1)
 			return false;
 		on_files(c, m->h.seq, n_fds == 1 ? fds[0] : -1);
+		return true;
+	}
+	if (m->h.op == SUP_RECORDS) {
+		if (n != sizeof(struct sup_simple) || n_fds > 1)
+			return false;
+		on_records(c, n_fds == 1 ? fds[0] : -1);
 		return true;
 	}
 	if (n_fds != 0)
@@ -470,6 +499,29 @@ struct container_client *container_client_free(struct container_client *c)
 
 /* ---- claims ---- */
 
+void container_spec_clear(struct container_spec *s)
+{
+	free(s->policy_lines);
+	s->policy_lines = NULL;
+	s->policy_len = 0;
+}
+
+/* Sealed, so that the supervisor knows that it stays as it is. -1: no room for one more descriptor.
+ */
+static int policy_memfd(const struct container_spec *s)
+{
+	int fd = memfd_create("brig-policy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -1;
+	if (write(fd, s->policy_lines, s->policy_len) == (ssize_t)s->policy_len &&
+	        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) ==
+	                0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
 /* Tells from the loop what was known at once: callbacks are never made from inside the asking call.
  */
 static void on_claim_failed(evutil_socket_t fd, short what, void *arg)
@@ -477,7 +529,10 @@ static void on_claim_failed(evutil_socket_t fd, short what, void *arg)
 	struct container_hold *h = arg;
 	struct error e;
 
-	error_set(&e, ERR_UNAVAILABLE, "this server has no sandboxes");
+	if (h->client->lost)
+		error_set(&e, ERR_UNAVAILABLE, "this server has no sandboxes");
+	else
+		error_no_files(&e);
 	claim_failed(h, &e);
 }
 
@@ -485,6 +540,7 @@ struct container_hold *container_claim(struct container_client *c, const struct 
         container_claimed_fn fn, void *ctx)
 {
 	struct container_hold *h = mem_alloc(sizeof(*h));
+	int policy = s->policy_len > 0 ? policy_memfd(s) : -1;
 	struct sup_claim m = {
 	        .h = {SUP_CLAIM, sizeof(m), ++c->next_seq},
 	        .image = s->image,
@@ -496,6 +552,8 @@ struct container_hold *container_claim(struct container_client *c, const struct 
 	        .flags = s->must_exist ? SUP_CLAIM_MUST_EXIST : 0,
 	};
 
+	if (s->policy_len > 0)
+		m.flags |= SUP_CLAIM_NETWORK | (s->any_address ? SUP_CLAIM_ANY_ADDRESS : 0);
 	memcpy(m.key, s->key, sizeof(m.key));
 	memcpy(h->key, s->key, sizeof(h->key));
 	h->keep_ms = s->keep_ms;
@@ -513,13 +571,16 @@ struct container_hold *container_claim(struct container_client *c, const struct 
 		h->next->link = &h->next;
 	c->holds = h;
 	LIST_INSERT_HEAD(&c->claims[h->seq % CLIENT_BUCKETS], h, bucket);
-	if (c->lost) {
+	if (c->lost || (s->policy_len > 0 && policy < 0)) {
+		if (policy >= 0)
+			close(policy);
+		h->unasked = true;
 		h->failed = evtimer_new(c->base, on_claim_failed, h);
 		if (h->failed == NULL)
 			BUG("no memory for an event");
 		event_active(h->failed, EV_TIMEOUT, 0);
 	} else {
-		post(c, &c->slow, &m, h);
+		post_with(c, &c->slow, &m, h, policy);
 	}
 	return h;
 }
@@ -538,7 +599,7 @@ void container_release(struct container_hold *h)
 			event_free(steal(h->readable));
 		hurry_close(&h->channel);
 		send_release(c, h->hold);
-	} else if (!c->lost && h->unsent == NULL) {
+	} else if (!c->lost && !h->unasked && h->unsent == NULL) {
 		const struct sup_simple m = {{SUP_CANCEL, sizeof(m), h->seq}};
 		const struct sup_key behind = {.h = {SUP_STATUS, sizeof(behind), h->seq}};
 

@@ -32,6 +32,9 @@ struct container_client_handler {
 	void (*on_ended)(void *ctx, const uint8_t key[SUP_KEY_LEN], enum sup_end why);
 	/* The supervisor has gone: every hold fails, the gateway should end. */
 	void (*on_lost)(void *ctx);
+	/* Egress sends its records there from now on, in the place of an earlier one; taken over.
+	 * NULL: they are not read. */
+	void (*on_records)(void *ctx, int fd);
 };
 /* fd is taken over. fd < 0: a server without sandboxes; every claim fails with ERR_UNAVAILABLE. */
 struct container_client *container_client_new(
@@ -44,11 +47,17 @@ struct container_spec {
 	uint8_t key[SUP_KEY_LEN];
 	uint8_t workspace[16];
 	uint8_t policy[16];
+	/* What egress is to read (proto/egress.h), where it has network; the spec's, free it with
+	 * container_spec_clear(). policy_len 0: disabled. */
+	char *policy_lines;
+	size_t policy_len;
+	bool any_address;
 	uint32_t image, memory_mib, cpu_milli, processes, workspace_live, wait_ms;
 	uint64_t keep_ms;  /* once claimed: awake and thawed so long from now; 0: as it is */
 	char hostname[64]; /* container_hostname() */
 	bool must_exist;
 };
+void container_spec_clear(struct container_spec *s);
 void container_hostname(struct str id, char out[64]); /* lower case, '_' → '-', never empty */
 
 struct container_hold;
@@ -118,6 +127,7 @@ struct container_status {
 	enum sup_state state;
 	uint32_t holders;
 	uint64_t idle_ms, home_used_bytes, generation;
+	uint8_t policy[16]; /* of a live one; all zero: no network */
 };
 typedef void (*container_answer_fn)(
         void *ctx, const struct container_status *status, const struct error *err);

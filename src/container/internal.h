@@ -39,6 +39,7 @@ struct container_hold {
 	struct container_client *client;
 	uint32_t seq; /* of the claim */
 	bool claimed;
+	bool unasked;                      /* it failed before the supervisor heard of it */
 	LIST_ENTRY(container_hold) bucket; /* until it is claimed */
 	struct outgoing *unsent;           /* the claim, while it waits in the client's queue */
 	uint64_t hold;                     /* the supervisor's name for it */
@@ -73,7 +74,7 @@ void container_links_free(struct container_client *c);
 void container_transfers_free(struct container_client *c);
 
 /* command.c */
-void commands_open(void); /* once, while there still are descriptors */
+void commands_open(void);                          /* once, while there still are descriptors */
 void hold_channel_ready(struct container_hold *h); /* the channel may be read */
 void hold_channel_broken(struct container_hold *h);
 void hold_drop_commands(struct container_hold *h); /* frees them without a callback */

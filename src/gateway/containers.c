@@ -11,7 +11,9 @@
 #include "base/utf8.h"
 #include "gateway/documents.h"
 #include "gateway/fields.h"
+#include "gateway/network.h"
 #include "gateway/saving.h"
+#include "network/policy.h"
 
 #include <stdlib.h>
 
@@ -86,17 +88,14 @@ static void container_write(struct json_writer *w, const struct gateway *g,
 
 	str_format(cpus, sizeof(cpus), "%u.%03u", row->cpu_milli / 1000, row->cpu_milli % 1000);
 	jw_kraw(w, "cpus", str_of(cpus));
-	jw_key(w, "network_policy");
-	jw_object(w);
-	jw_kcstr(w, "type", "disabled");
-	jw_end(w);
+	network_write(w, str_of(row->network));
 	jw_kraw(w, "metadata", row->metadata != NULL ? str_of(row->metadata) : STR("{}"));
 	jw_end(w);
 }
 
 /* ---- requests ---- */
 
-enum job_op { JOB_CREATE, JOB_LIST, JOB_GET, JOB_DELETE, JOB_DELETED };
+enum job_op { JOB_CREATE, JOB_NETWORK, JOB_LIST, JOB_GET, JOB_DELETE, JOB_DELETED };
 
 /* One request on its way through store and supervisor. */
 struct job {
@@ -113,6 +112,8 @@ struct job {
 	enum sup_state *states;
 	size_t asked;
 	bool explicit_limits, explicit_keep;
+	char *network;    /* CREATE: the policy that is asked for; NULL: not given */
+	bool new_network; /* the row that was there has another */
 	char (*file_ids)[STORE_ID_MAX + 2]; /* CREATE */
 	size_t n_file_ids;
 	struct documents_attach *attach;
@@ -127,6 +128,7 @@ static void job_free(struct job *j)
 	store_container_clear(&j->row);
 	store_list_clear(&j->list);
 	documents_attach_free(j->attach);
+	free(j->network);
 	free(j->file_ids);
 	free(j->states);
 	free(j);
@@ -198,9 +200,24 @@ static int create_row(struct job *j)
 		r = store_container_keep(
 		        j->g->store, &scope, str_of(got.id), got.keep_until_ms, &j->err);
 	}
+	j->new_network = j->network != NULL && !str_eq(str_of(j->network), str_of(got.network));
 	store_container_clear(&j->row);
 	j->row = got;
 	return r;
+}
+
+static int change_network(struct job *j)
+{
+	struct store_scope scope = row_scope(j->key);
+	int r = store_container_network(
+	        j->g->store, &scope, str_of(j->row.id), str_of(j->network), &j->err);
+
+	if (r < 0)
+		return r;
+	free(j->row.network);
+	j->row.network = steal(j->network);
+	j->new_network = false;
+	return 0;
 }
 
 static void job_work(void *arg)
@@ -212,6 +229,9 @@ static void job_work(void *arg)
 	switch (j->op) {
 	case JOB_CREATE:
 		j->result = create_row(j);
+		break;
+	case JOB_NETWORK:
+		j->result = change_network(j);
 		break;
 	case JOB_LIST:
 		j->result = store_container_list(j->g->store, &scope, &j->query, &j->list, &j->err);
@@ -407,6 +427,29 @@ static void attach(struct job *j, const uint8_t key[SUP_KEY_LEN])
 		saving_prepare(j->g->saving, key, on_home, j);
 }
 
+/* One that is live has its policy until it sleeps; else the new one is the row's. */
+static void on_network_status(void *ctx, const struct container_status *s, const struct error *err)
+{
+	struct job *j = ctx;
+	uint8_t wanted[16];
+	struct error e;
+
+	row_policy(j->g, j->key, str_of(j->row.id), str_of(j->network), wanted);
+	if (s != NULL && (s->state == SUP_ST_RUNNING || s->state == SUP_ST_FROZEN) &&
+	        memcmp(wanted, s->policy, sizeof(wanted)) != 0) {
+		error_param(&e, ERR_CONFLICT, "network_policy",
+		        "The container is live with another network policy; a new one applies once "
+		        "it is asleep.");
+		job_fail(j, &e);
+		return;
+	}
+	j->op = JOB_NETWORK;
+	if (pool_run(j->g->pool, job_work, job_done, j))
+		return;
+	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+	job_fail(j, &e);
+}
+
 static void job_done(void *arg)
 {
 	struct job *j = arg;
@@ -419,7 +462,10 @@ static void job_done(void *arg)
 	key_of(j, j->row.id, key);
 	switch (j->op) {
 	case JOB_CREATE:
-		if (j->attach != NULL)
+	case JOB_NETWORK:
+		if (j->new_network)
+			container_ask_status(j->g->containers, key, on_network_status, j);
+		else if (j->attach != NULL)
 			attach(j, key);
 		else
 			created(j, key);
@@ -549,16 +595,23 @@ static void read_expiry(struct fields *f, const struct config *c, struct store_c
 	row->expires_ms = minutes * 60000;
 }
 
-static void read_policy(struct fields *f)
+static void read_policy(struct fields *f, struct job *j)
 {
-	const struct json *p = json_get(f->root, "network_policy");
+	const struct json *v = json_get(f->root, "network_policy");
+	_cleanup_buf_ struct buf text = BUF_INIT(POLICY_TEXT_MAX);
+	struct error e;
 
-	if (json_absent(p) ||
-	        (json_is(p, JSON_OBJECT) && str_is(json_str(json_get(p, "type")), "disabled") &&
-	                json_count(p) == 1))
+	if (json_absent(v))
 		return;
-	fields_fail(f, "network_policy",
-	        "The only network policy of this version is {\"type\":\"disabled\"}.");
+	if (policy_check(v, "network_policy", &text, &e) < 0 ||
+	        row_policy_within(j->g, j->key, (struct str){text.data, text.len}, "network_policy",
+	                &e) < 0) {
+		fields_fail(f, e.param, "%s", e.text);
+		return;
+	}
+	policy_warnings(str_of(buf_cstr(&text)), network_log_warning, NULL);
+	j->network = mem_strdup(buf_cstr(&text));
+	j->row.network = text.len > 0 ? mem_strdup(j->network) : NULL;
 }
 
 static void read_name(struct fields *f, struct store_container *row)
@@ -624,7 +677,7 @@ static void create_from(struct request *r, struct fields *f)
 		        "This server runs without sandboxes: it cannot copy files into one.");
 	read_keep(f, j);
 	read_expiry(f, c, &j->row);
-	read_policy(f);
+	read_policy(f, j);
 	read_memory(f, "memory", c, &j->row.memory_mib);
 	read_memory(f, "memory_limit", c, &j->row.memory_mib);
 	read_cpus(f, c, &j->row.cpu_milli);

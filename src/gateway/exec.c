@@ -392,8 +392,13 @@ static void on_row(void *ctx, const struct store_container *row, const struct er
 		exec_ended(e);
 	} else if (!e->done) {
 		add_env(e, row);
-		row_spec(e->g, e->key, row, &spec);
+		if (row_spec(e->g, e->key, row, &spec, &e->failed) < 0) {
+			exec_ended(e);
+			exec_unhold(e);
+			return;
+		}
 		e->hold = container_claim(e->g->containers, &spec, on_claimed, e);
+		container_spec_clear(&spec);
 		/* Behind the claim, and not at each of many: writing takes longer than the claim.
 		 */
 		if (clock_wall_ms() - row->last_used_ms >= TOUCH_EVERY_MS)
@@ -407,7 +412,7 @@ void exec_begin(struct exec *e)
 	e->output_left = TOTAL_OUTPUT;
 	e->outputs = mem_array(e->n_commands, sizeof(*e->outputs));
 	/* This makes the row where there is none. */
-	if (row_read(e->g, e->key, str_of(e->container), on_row, exec_hold(e)))
+	if (row_read(e->g, e->key, str_of(e->container), NULL, on_row, exec_hold(e)))
 		return;
 	error_set(&e->failed, ERR_UNAVAILABLE, "The server has too much to do.");
 	e->failed.retry_after_ms = 1000;

@@ -8,6 +8,7 @@
  */
 #include "gateway/internal.h"
 
+#include "gateway/network.h"
 #include "gateway/saving.h"
 
 #include <errno.h>
@@ -76,6 +77,11 @@ static void on_container_ended(void *ctx, const uint8_t key[SUP_KEY_LEN], enum s
 	/* Holders learn it from their channels; the store's row says nothing about being live. */
 	if (g->saving != NULL)
 		saving_ended(g->saving, key);
+}
+
+static void on_records(void *ctx, int fd)
+{
+	network_listen(((struct gateway *)ctx)->network, fd);
 }
 
 static int start_signals(struct gateway *g, struct error *err)
@@ -167,7 +173,8 @@ static int start_blobs(struct gateway *g, struct error *err)
 
 static int gateway_start(struct gateway *g, struct error *err)
 {
-	const struct container_client_handler ch = {g, on_container_ended, on_supervisor_lost};
+	const struct container_client_handler ch = {
+	        g, on_container_ended, on_supervisor_lost, on_records};
 	int r;
 
 	g->base = event_base_new();
@@ -183,6 +190,7 @@ static int gateway_start(struct gateway *g, struct error *err)
 		return r;
 	g->pool = pool_new(g->base, POOL_THREADS);
 	g->client = http_client_new(g->base, g->pool);
+	g->network = network_new(g);
 	g->containers = container_client_new(g->base, g->options->sup_fd, &ch);
 	r = start_signals(g, err);
 	if (r < 0)
@@ -211,6 +219,7 @@ static void gateway_stop(struct gateway *g)
 	http_client_free(g->client);
 	pool_free(g->pool);
 	turns_free_all(g);
+	g->network = network_free(g->network);
 	keeper_free(g->keeper);
 	store_close(g->store);
 	store_close(g->reader);

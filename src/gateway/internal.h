@@ -9,6 +9,7 @@
  *     container_files*.c their files            upload.c    bodies taken in pieces
  *     row.c       rows of containers            forward.c   requests that are another gateway's
  *     keeper.c    what time makes due           saving.c    homes that are saved elsewhere
+ *     network.c   policies shown, records of egress
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
 #define BRIG_GATEWAY_INTERNAL_H
@@ -50,6 +51,7 @@ struct gateway {
 	struct exec *execs;          /* running and recently ended ones, linked */
 	struct upstream_link *links; /* fetches to providers */
 	struct keeper *keeper;
+	struct network *network;
 	struct saving *saving; /* NULL: homes are saved where they are */
 	struct event *term, *term2, *grace, *drain_poll;
 	bool draining;
@@ -138,17 +140,23 @@ struct store_scope row_scope(const struct config_key *key);
 void row_default(const struct gateway *g, struct str id, struct store_container *row);
 /* The supervisor's name of a container. */
 void row_key(const struct config_key *key, struct str id, uint8_t ret[SUP_KEY_LEN]);
-/* What to claim for a row. */
-void row_spec(const struct gateway *g, const struct config_key *key,
-        const struct store_container *row, struct container_spec *ret);
+/* What to claim for a row; to be cleared. -ERR_INTERNAL: its network policy cannot be read. */
+int row_spec(const struct gateway *g, const struct config_key *key,
+        const struct store_container *row, struct container_spec *ret, struct error *err);
+/* The hash that a live container has whose network is this (network/policy.h: the text). */
+void row_policy(const struct gateway *g, const struct config_key *key, struct str id,
+        struct str network, uint8_t ret[16]);
+/* Whether the operator allows this key such a policy; path is for the error. */
+int row_policy_within(const struct gateway *g, const struct config_key *key, struct str network,
+        const char *path, struct error *err);
 /* row: what there is, or row_default() and made so, for the call only. err: it could not be read.
  */
 typedef void (*row_fn)(void *ctx, const struct store_container *row, const struct error *err);
 /* Reads the row of a container of this workspace on the pool, and sees to it that its home is here;
- * then() is called from the loop, always. False: the pool has too much to do, and then() is not
- * called. */
-bool row_read(
-        struct gateway *g, const struct config_key *key, struct str id, row_fn then, void *ctx);
+ * then() is called from the loop, always. network: the row's from now on; NULL: as it is. False:
+ * the pool has too much to do, and then() is not called. */
+bool row_read(struct gateway *g, const struct config_key *key, struct str id, const char *network,
+        row_fn then, void *ctx);
 /* The container was used: its row is made or its last use set. On a pool thread. */
 int row_touch(struct gateway *g, const struct config_key *key, struct str id, struct error *err);
 /* The same from the loop; a failure is only logged. */

@@ -22,11 +22,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define FIRST_MS 500
-#define ROUND_MS 10000
-#define LEASE_MS 30000
-#define BATCH    64
-#define FORGET   1000
+#define FIRST_MS        500
+#define ROUND_MS        10000
+#define LEASE_MS        30000
+#define BATCH           64
+#define FORGET          1000
+#define NETWORK_KEPT_MS (INT64_C(30) * 86400000) /* records of egress */
 /* Between looks for blobs that no document has; sooner while there are any. */
 #define COLLECT_MS 3600000
 
@@ -216,6 +217,8 @@ static void round_work(void *arg)
 	        !k->held)
 		return;
 	if (store_call_ids_expire(s, now, FORGET, &k->err) < 0)
+		return;
+	if (store_network_expire(s, now - NETWORK_KEPT_MS, FORGET, &k->err) < 0)
 		return;
 	collect(k);
 	if (k->err.code != 0)

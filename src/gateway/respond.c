@@ -12,6 +12,9 @@ void respond_error(struct http_exchange *x, bool under_v1, const struct error *e
 		str_format(text, sizeof(text), "%d", (e->retry_after_ms + 999) / 1000);
 		http_response_header(x, "Retry-After", text);
 	}
+	/* Clients made for these APIs would send it again, and meet the same container. */
+	if (e->code == ERR_CONFLICT)
+		http_response_header(x, "x-should-retry", "false");
 	if (http_request_header(x, "anthropic-version").p != NULL) {
 		char id[40];
 

@@ -5,6 +5,8 @@
  */
 #include "gateway/internal.h"
 
+#include "gateway/network.h"
+
 #include "base/id.h"
 #include "gateway/documents.h"
 #include "gateway/upload.h"
@@ -47,6 +49,7 @@ static const struct route_entry routes[] = {
         {"DELETE", "/containers/{}/files/{}", container_files_delete, NO_BODY, NULL},
         {"GET", "/containers/{}/files/{}/content", container_files_content, NO_BODY, NULL},
         {"POST", "/containers/{}/files/{}/promote", container_files_promote, NO_BODY, NULL},
+        {"GET", "/containers/{}/network", network_list, NO_BODY, NULL},
         {"POST", "/containers/{}/exec", exec_create, 16u << 20, NULL},
         {"GET", "/containers/{}/exec/{}", exec_get, NO_BODY, NULL},
         {"DELETE", "/containers/{}/exec/{}", exec_kill, NO_BODY, NULL},

@@ -236,6 +236,7 @@ static void on_row(void *ctx, const struct store_container *row, const struct er
 	struct turn_run *t = ctx;
 	struct arena *a = t->request.conversation->arena;
 	struct container_spec spec;
+	struct error e;
 
 	t->run.reading--;
 	if (!t->run.claiming || t->run.hold != NULL) {
@@ -249,14 +250,23 @@ static void on_row(void *ctx, const struct store_container *row, const struct er
 	}
 	t->run.env = arena_alloc(a, ENV_ROW_MAX * sizeof(*t->run.env));
 	t->run.n_env = t->run.env != NULL ? env_of_row(row, a, t->run.env) : 0;
-	row_spec(t->g, t->key, row, &spec);
+	if (row_spec(t->g, t->key, row, &spec, &e) < 0) {
+		t->run.claiming = false;
+		run_finish(t, failure_text(&e));
+		return;
+	}
 	memcpy(t->run.key, spec.key, sizeof(t->run.key));
 	t->run.hold = container_claim(t->g->containers, &spec, on_claimed, t);
+	container_spec_clear(&spec);
 }
 
 static void run_claim(struct turn_run *t)
 {
-	if (!row_read(t->g, t->key, str_of(t->request.container_id), on_row, t)) {
+	const struct shell_settings *s =
+	        t->request.shell != NULL ? t->request.shell->settings : NULL;
+
+	if (!row_read(t->g, t->key, str_of(t->request.container_id), s != NULL ? s->network : NULL,
+	            on_row, t)) {
 		run_finish(t, "The server has too much to do.");
 		return;
 	}

@@ -14,7 +14,9 @@
  * from inside a callback.
  */
 #include "gateway/saving.h"
+#include "gateway/network.h"
 #include "gateway/turn_run.h"
+#include "network/policy.h"
 
 #include "base/id.h"
 
@@ -575,6 +577,61 @@ static const struct shell_settings *files_wanted(const struct turn_run *t)
 	return s != NULL && s->n_file_ids > 0 ? s : NULL;
 }
 
+/* ---- another network policy than that of the live container ---- */
+
+static const char *network_wanted(const struct turn_run *t)
+{
+	const struct shell_settings *s =
+	        t->request.shell != NULL ? t->request.shell->settings : NULL;
+
+	return s != NULL ? s->network : NULL;
+}
+
+static void go_on(struct turn_run *t);
+
+static void on_network_status(void *ctx, const struct container_status *st, const struct error *err)
+{
+	struct turn_run *t = ctx;
+	struct str network = str_of(network_wanted(t));
+	uint8_t wanted[16];
+	struct error e;
+
+	t->storing = false;
+	if (t->x == NULL) {
+		refuse(t, NULL);
+		return;
+	}
+	row_policy(t->g, t->key, str_of(t->request.container_id), network, wanted);
+	if (st == NULL || (st->state != SUP_ST_RUNNING && st->state != SUP_ST_FROZEN) ||
+	        memcmp(wanted, st->policy, sizeof(wanted)) == 0) {
+		go_on(t);
+		return;
+	}
+	const struct shell_settings *s = t->request.shell->settings;
+
+	error_param(&e, ERR_CONFLICT, s->network_path,
+	        "The container is live with another network policy; a new one applies once it is "
+	        "asleep.");
+	refuse(t, &e);
+}
+
+/* Before anything runs: the operator's bounds, then what a live container has. */
+static void network_begin(struct turn_run *t)
+{
+	const struct shell_settings *s = t->request.shell->settings;
+	uint8_t key[SUP_KEY_LEN];
+	struct error e;
+
+	if (row_policy_within(t->g, t->key, str_of(s->network), s->network_path, &e) < 0) {
+		refuse(t, &e);
+		return;
+	}
+	policy_warnings(str_of(s->network), network_log_warning, NULL);
+	t->storing = true; /* keeps it alive until the answer */
+	row_key(t->key, str_of(t->request.container_id), key);
+	container_ask_status(t->g->containers, key, on_network_status, t);
+}
+
 static void resolve_work(void *arg)
 {
 	struct turn_run *t = arg;
@@ -633,7 +690,15 @@ static void parse_done(void *arg)
 	t->storing = false;
 	if (t->job_error != NULL || t->x == NULL)
 		refuse(t, t->job_error);
-	else if (callids_needed(t->request.conversation) || files_wanted(t) != NULL)
+	else if (network_wanted(t) != NULL)
+		network_begin(t);
+	else
+		go_on(t);
+}
+
+static void go_on(struct turn_run *t)
+{
+	if (callids_needed(t->request.conversation) || files_wanted(t) != NULL)
 		resolve_begin(t);
 	else
 		turn_begin(t);

@@ -33,6 +33,7 @@ static struct {
 	int home;  /* the place for it, O_PATH */
 	int hosts; /* files of /etc, empty until the claim */
 	int hostname;
+	int resolver;
 } setup;
 
 #define TRY(call, step)                                                                            \
@@ -241,27 +242,30 @@ static int write_text(int fd, const char *text)
 static int make_etc(int root)
 {
 	int etc = open_folder(root, "etc", 0755);
-	int resolver = -1, rc = -1;
+	int rc;
 
 	if (etc < 0)
 		return -1;
 	setup.hosts = make_file(etc, "hosts");
 	setup.hostname = make_file(etc, "hostname");
-	resolver = make_file(etc, "resolv.conf");
-	if (setup.hosts >= 0 && setup.hostname >= 0 && resolver >= 0)
-		rc = write_text(resolver, "nameserver 127.0.0.1\n");
-	return sys_close(etc, sys_close(resolver, rc));
+	setup.resolver = make_file(etc, "resolv.conf");
+	rc = setup.hosts >= 0 && setup.hostname >= 0 && setup.resolver >= 0 ? 0 : -1;
+	return sys_close(etc, rc);
 }
 
-/* With nobody listening on port 53 of lo, a name that is not in hosts fails at once. */
-static int write_etc(const char *hostname)
+/* Without network there is nobody on port 53 of lo: a name that is not in hosts fails at once. With
+ * it the resolver is egress, under an address that stands for no name. */
+static int write_etc(const char *hostname, bool network)
 {
+	const char *resolver = network ? "nameserver 198.18.0.1\n" : "nameserver 127.0.0.1\n";
 	char hosts[256], name[80];
 
 	snprintf(hosts, sizeof hosts,
 	        "127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost ip6-loopback\n", hostname);
 	snprintf(name, sizeof name, "%s\n", hostname);
-	return write_text(setup.hosts, hosts) < 0 ? -1 : write_text(setup.hostname, name);
+	if (write_text(setup.hosts, hosts) < 0 || write_text(setup.resolver, resolver) < 0)
+		return -1;
+	return write_text(setup.hostname, name);
 }
 
 /* Moves a mount onto root/name. */
@@ -354,7 +358,7 @@ int setup_claim(const struct init_claim *claim, int home, int *ret_home, const c
 	TRY(resize_tmpfs(setup.tmp, claim->tmp_mib), "tmp");
 	TRY(sys_mount_setattr(home, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV), "home attributes");
 	TRY(sys_move_mount(home, setup.home, ""), "home");
-	TRY(write_etc(claim->hostname), "etc");
+	TRY(write_etc(claim->hostname, claim->network), "etc");
 	TRY((int)syscall(SYS_sethostname, claim->hostname, strlen(claim->hostname)), "hostname");
 	*ret_home = openat(home, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	TRY(*ret_home, "home folder");
@@ -362,6 +366,7 @@ int setup_claim(const struct init_claim *claim, int home, int *ret_home, const c
 	close(setup.home);
 	close(setup.hosts);
 	close(setup.hostname);
+	close(setup.resolver);
 	close(setup.shm);
 	close(setup.tmp);
 	return 0;

@@ -75,6 +75,7 @@ struct init_claim {
 	uint32_t memory_mib; /* what /proc/meminfo shows */
 	uint32_t cpu_milli;  /* what /proc/cpuinfo and stat show, rounded up to whole processors */
 	char hostname[64];
+	uint32_t network; /* not 0: /etc/resolv.conf names the resolver of egress */
 };
 
 struct init_broken {

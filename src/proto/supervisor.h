@@ -47,6 +47,8 @@ enum sup_op {
 	SUP_FILES_ARE, /* struct sup_simple; one descriptor */
 	SUP_ENDED, /* struct sup_ended, unasked, to every gateway: a live container is live no more
 	            */
+	SUP_RECORDS, /* struct sup_simple, unasked; one descriptor: the socket on which egress sends
+	                EGRESS_RECORDs from now on, in the place of an earlier one */
 };
 
 struct sup_header {
@@ -155,6 +157,7 @@ struct sup_status {
 	uint64_t generation;
 	uint64_t idle_ms;         /* since the last holder left; 0 while held */
 	uint64_t home_used_bytes; /* blocks that the image takes on disk */
+	uint8_t policy[16];       /* of a live one's claim */
 };
 enum sup_state { SUP_ST_UNKNOWN = 0, SUP_ST_ASLEEP, SUP_ST_RUNNING, SUP_ST_FROZEN };
 

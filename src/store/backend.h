@@ -17,6 +17,8 @@ struct store_backend {
 	        struct store_container *ret, struct error *err);
 	int (*container_keep)(struct store *s, const struct store_scope *scope, struct str id,
 	        int64_t keep_until_ms, struct error *err);
+	int (*container_network)(struct store *s, const struct store_scope *scope, struct str id,
+	        struct str network, struct error *err);
 	int (*container_mark_deleting)(struct store *s, const struct store_scope *scope,
 	        struct str id, int64_t now_ms, struct error *err);
 	int (*container_delete)(
@@ -27,6 +29,12 @@ struct store_backend {
 	        struct store_stale **ret, size_t *ret_n, struct error *err);
 	int (*container_expire)(struct store *s, const struct store_stale *stale, int64_t now_ms,
 	        struct error *err);
+	int (*network_add)(
+	        struct store *s, const struct store_network *records, size_t n, struct error *err);
+	int (*network_list)(struct store *s, const struct store_scope *scope, struct str container,
+	        uint32_t limit, struct store_network **ret, size_t *ret_n, struct error *err);
+	int (*network_expire)(
+	        struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
 	int (*call_ids_put)(struct store *s, const struct store_scope *scope,
 	        const struct store_call_id *ids, size_t n, int64_t expires_ms, struct error *err);
 	int (*call_id_get)(struct store *s, const struct store_scope *scope, struct str hash,

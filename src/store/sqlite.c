@@ -42,6 +42,7 @@ enum statement {
 	ST_TOUCH,
 	ST_GET,
 	ST_KEEP,
+	ST_NETWORK,
 	ST_MARK,
 	ST_DELETE,
 	ST_LIST_UP,
@@ -73,6 +74,7 @@ static const char *const sql_of[N_STATEMENTS] = {
                      " AND deleting = 0",
         [ST_GET] = "SELECT " COLUMNS " FROM containers WHERE " KEY,
         [ST_KEEP] = "UPDATE containers SET keep_until_ms = ?4 WHERE " KEY,
+        [ST_NETWORK] = "UPDATE containers SET network = ?4 WHERE " KEY,
         [ST_MARK] = "UPDATE containers SET deleting = 1, last_used_ms = ?4 WHERE " KEY,
         [ST_DELETE] = "DELETE FROM containers WHERE " KEY " AND deleting = 1",
         [ST_LIST_UP] = LIST "AND (created_ms, id) > (?4, ?5) ORDER BY created_ms, id LIMIT ?6",
@@ -367,6 +369,21 @@ static int container_keep(struct store *s, const struct store_scope *scope, stru
 	return must_change(change_row(q, ST_KEEP, scope, id, &keep_until_ms, err), id, err);
 }
 
+static int container_network(struct store *s, const struct store_scope *scope, struct str id,
+        struct str network, struct error *err)
+{
+	struct sqlite *q _locked_ = sqlite_lock(s);
+	sqlite3_stmt *st = prepare(q, ST_NETWORK, err);
+	int r;
+
+	if (!st)
+		return -ERR_IO;
+	sqlite_bind_key(st, scope, id);
+	sqlite_bind_str(st, 4, network);
+	r = sqlite_run(q, st, "change container", err);
+	return must_change(r, id, err);
+}
+
 static int container_mark_deleting(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, struct error *err)
 {
@@ -597,6 +614,8 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->main[i]);
 	for (size_t i = 0; i < SQLITE_DOCUMENT_STATEMENTS; i++)
 		sqlite3_finalize(q->documents[i]);
+	for (size_t i = 0; i < SQLITE_NETWORK_STATEMENTS; i++)
+		sqlite3_finalize(q->network[i]);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
@@ -719,11 +738,15 @@ static const struct store_backend backend = {
         .container_touch = container_touch,
         .container_get = container_get,
         .container_keep = container_keep,
+        .container_network = container_network,
         .container_mark_deleting = container_mark_deleting,
         .container_delete = container_delete,
         .container_list = container_list,
         .container_stale = container_stale,
         .container_expire = container_expire,
+        .network_add = sqlite_network_add,
+        .network_list = sqlite_network_list,
+        .network_expire = sqlite_network_expire,
         .call_ids_put = call_ids_put,
         .call_id_get = call_id_get,
         .call_ids_expire = call_ids_expire,

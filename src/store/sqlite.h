@@ -13,6 +13,7 @@
 
 #define SQLITE_MAIN_STATEMENTS     32
 #define SQLITE_DOCUMENT_STATEMENTS 16
+#define SQLITE_NETWORK_STATEMENTS  4
 
 struct sqlite {
 	struct store store;
@@ -20,6 +21,7 @@ struct sqlite {
 	sqlite3 *db;
 	sqlite3_stmt *main[SQLITE_MAIN_STATEMENTS]; /* prepared when first used: sqlite.c */
 	sqlite3_stmt *documents[SQLITE_DOCUMENT_STATEMENTS]; /* and sqlite_documents.c */
+	sqlite3_stmt *network[SQLITE_NETWORK_STATEMENTS];    /* and sqlite_network.c */
 };
 
 struct sqlite *sqlite_lock(struct store *s);
@@ -66,5 +68,13 @@ int sqlite_documents_blob_used(struct store *s, struct str blob, struct error *e
 int sqlite_documents_blob_unused(
         struct store *s, struct str blob, store_do_fn *fn, void *ctx, struct error *err);
 int sqlite_documents_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+
+/* ---- sqlite_network.c ---- */
+
+int sqlite_network_add(
+        struct store *s, const struct store_network *records, size_t n, struct error *err);
+int sqlite_network_list(struct store *s, const struct store_scope *scope, struct str container,
+        uint32_t limit, struct store_network **ret, size_t *ret_n, struct error *err);
+int sqlite_network_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
 
 #endif

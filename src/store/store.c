@@ -113,6 +113,14 @@ int store_container_keep(struct store *s, const struct store_scope *scope, struc
 	return r < 0 ? r : s->backend->container_keep(s, scope, id, keep_until_ms, err);
 }
 
+int store_container_network(struct store *s, const struct store_scope *scope, struct str id,
+        struct str network, struct error *err)
+{
+	int r = check_key(scope, id, err);
+
+	return r < 0 ? r : s->backend->container_network(s, scope, id, network, err);
+}
+
 int store_container_mark_deleting(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, struct error *err)
 {
@@ -300,4 +308,23 @@ int store_keeper_drop(struct store *s, struct str node, struct str holder, struc
 	if (r == 0)
 		r = check_text(holder, SCOPE_MAX, "holder", err);
 	return r < 0 ? r : s->backend->keeper_drop(s, node, holder, err);
+}
+
+int store_network_add(
+        struct store *s, const struct store_network *records, size_t n, struct error *err)
+{
+	return s->backend->network_add(s, records, n, err);
+}
+
+int store_network_list(struct store *s, const struct store_scope *scope, struct str container,
+        uint32_t limit, struct store_network **ret, size_t *ret_n, struct error *err)
+{
+	int r = check_key(scope, container, err);
+
+	return r < 0 ? r : s->backend->network_list(s, scope, container, limit, ret, ret_n, err);
+}
+
+int store_network_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err)
+{
+	return s->backend->network_expire(s, before_ms, limit, err);
 }

@@ -79,6 +79,9 @@ int store_container_get(struct store *s, const struct store_scope *scope, struct
 /* 0 or -ERR_NOT_FOUND. */
 int store_container_keep(struct store *s, const struct store_scope *scope, struct str id,
         int64_t keep_until_ms, struct error *err);
+/* network: as in the row; empty for none. 0 or -ERR_NOT_FOUND. */
+int store_container_network(struct store *s, const struct store_scope *scope, struct str id,
+        struct str network, struct error *err);
 /* Marks that removal has begun at now_ms, so that it is finished also after a crash. 0 or
  * -ERR_NOT_FOUND. */
 int store_container_mark_deleting(struct store *s, const struct store_scope *scope, struct str id,
@@ -220,5 +223,30 @@ int store_keeper_take(struct store *s, struct str node, struct str holder, int64
         int64_t lease_ms, bool *ret_held, struct error *err);
 /* Gives the row up, so that another need not wait for the lease to end. */
 int store_keeper_drop(struct store *s, struct str node, struct str holder, struct error *err);
+
+/* ---- what egress let through and refused ---- */
+
+/* Of each container the newest so many are kept, and none that outlives it. */
+#define STORE_NETWORK_MAX 1000
+
+struct store_network {
+	char account[65], workspace[65], container[STORE_ID_MAX + 1]; /* not filled by a list */
+	int64_t time_ms;
+	char name[256];
+	char address[48];
+	uint16_t port;
+	bool allowed;
+	char reason[33];
+	uint64_t bytes_in, bytes_out;
+	uint32_t more; /* like it, that were not told of */
+};
+/* Those of containers that have gone are dropped. */
+int store_network_add(
+        struct store *s, const struct store_network *records, size_t n, struct error *err);
+/* The newest first; free() *ret. */
+int store_network_list(struct store *s, const struct store_scope *scope, struct str container,
+        uint32_t limit, struct store_network **ret, size_t *ret_n, struct error *err);
+/* Removes at most `limit` of those that are that old; how many. */
+int store_network_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
 
 #endif

@@ -31,6 +31,7 @@
 #include "supervisor/live_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -105,10 +106,21 @@ struct container *container_new(struct live *l, enum state state)
 	struct container *c = mem_alloc(sizeof(*c));
 	c->generation = ++l->last_id;
 	c->state = state;
+	for (int i = 0; i < LIVE_NETWORK_FDS; i++)
+		c->network[i] = -1;
 	TAILQ_INIT(&c->holds);
 	TAILQ_INSERT_TAIL(&l->containers, c, link);
 	l->n_containers++;
 	return c;
+}
+
+/* Its connections end, and its sockets: with the last copy goes the network namespace. */
+static void network_end(struct live *l, struct container *c)
+{
+	if (c->network[0] >= 0)
+		l->out.network_remove(l->out.ctx, c->generation);
+	for (int i = 0; i < LIVE_NETWORK_FDS; i++)
+		sys_close(&c->network[i]);
 }
 
 void container_end(struct live *l, struct container *c, enum sup_end why)
@@ -124,6 +136,7 @@ void container_end(struct live *l, struct container *c, enum sup_end why)
 	}
 	c->n_holds = 0;
 	l->host->runtime->kill(l->host, &c->sb);
+	network_end(l, c);
 	if (c->sb.pid > 0)
 		c->due_ms += KILL_AGAIN_MS;
 }
@@ -132,6 +145,7 @@ static void waiter_free(struct live *l, struct waiter *w)
 {
 	TAILQ_REMOVE(&l->queue, w, link);
 	l->n_waiting--;
+	sys_close(&w->policy);
 	free(w);
 }
 
@@ -186,6 +200,18 @@ static bool container_try_remove(struct live *l, struct container *c)
 	return true;
 }
 
+/* The waiter keeps its copy of the policy, for a start that has to be made again. */
+static int network_begin(struct live *l, struct container *c, const struct waiter *w)
+{
+	if (!(c->is.flags & SUP_CLAIM_NETWORK))
+		return 0;
+	c->network[0] = fcntl(w->policy, F_DUPFD_CLOEXEC, 0);
+	if (c->network[0] < 0)
+		return fail_set(&c->fail, SUP_E_SYSTEM, errno, "keep the network policy");
+	l->out.network_add(l->out.ctx, c->generation, c->network);
+	return 0;
+}
+
 /* Starts what is claimed: out of the pool where `c` is from there, else (NULL) from nothing. */
 static struct container *container_start(
         struct live *l, struct container *c, const struct waiter *w)
@@ -209,12 +235,17 @@ static struct container *container_start(
 	        .cpu_milli = claim->cpu_milli,
 	        .processes = claim->processes,
 	        .hostname = c->is.hostname,
+	        .network = claim->flags & SUP_CLAIM_NETWORK,
+	        .any_address = claim->flags & SUP_CLAIM_ANY_ADDRESS,
 	};
 	if (!pooled)
 		r = l->host->runtime->prepare(l->host, c->generation, &c->sb, &c->fail);
 	c->prepared_ns = clock_mono_ns();
 	if (r == 0)
-		r = l->host->runtime->claim(l->host, &c->sb, &spec, &c->created, &c->fail);
+		r = l->host->runtime->claim(
+		        l->host, &c->sb, &spec, &c->created, c->network + 1, &c->fail);
+	if (r == 0)
+		r = network_begin(l, c, w);
 	if (r == 0 && !pooled && l->out.watch(l->out.ctx, c->sb.control, c->generation) < 0)
 		r = fail_set(&c->fail, SUP_E_SYSTEM, errno, "watch init");
 	c->created = c->created || w->created;
@@ -294,7 +325,9 @@ static bool give_channel(struct live *l, struct container *c, struct waiter *w, 
 
 static bool same_container(const struct sup_claim *a, const struct sup_claim *b)
 {
-	return memcmp(a->policy, b->policy, sizeof(a->policy)) == 0 && a->image == b->image &&
+	const uint32_t network = SUP_CLAIM_NETWORK | SUP_CLAIM_ANY_ADDRESS;
+	return (a->flags & network) == (b->flags & network) &&
+	       memcmp(a->policy, b->policy, sizeof(a->policy)) == 0 && a->image == b->image &&
 	       a->memory_mib == b->memory_mib;
 }
 
@@ -391,6 +424,8 @@ static bool start_refused(struct live *l, struct waiter *w)
 		return refuse(l, w, SUP_E_INVALID, "memory");
 	if (claim->cpu_milli > l->max_cpu_milli)
 		return refuse(l, w, SUP_E_INVALID, "processors");
+	if ((claim->flags & SUP_CLAIM_NETWORK) && !l->out.network_add)
+		return refuse(l, w, SUP_E_SYSTEM, "reach the network without egress");
 	if ((claim->flags & SUP_CLAIM_MUST_EXIST) && !disk_home_exists(l->host->disk, claim->key))
 		return refuse(l, w, SUP_E_UNKNOWN, "no such container");
 	if (l->room != DISK_ROOMY)
@@ -581,14 +616,21 @@ static bool queue_is_full(const struct live *l, uint32_t gateway)
 	return own >= MAX_WAITING / l->cfg->gateways;
 }
 
-static void request_queued(struct live *l, uint32_t gateway, const union message *m)
+static void request_queued(struct live *l, uint32_t gateway, const union message *m, int policy)
 {
-	if (queue_is_full(l, gateway)) {
+	bool lost = policy < 0 && message_has_policy(m, m->h.size);
+	if (lost)
+		answer_failed(l, gateway, m->h.seq,
+		        &(struct fail){SUP_E_SYSTEM, EMFILE, "take the network policy"});
+	else if (queue_is_full(l, gateway))
 		answer_why(l, gateway, m->h.seq, SUP_E_CAPACITY, "too many requests wait");
+	if (lost || queue_is_full(l, gateway)) {
+		sys_close(&policy);
 		return;
 	}
 	struct waiter *w = mem_alloc(sizeof(*w));
 	w->m = *m;
+	w->policy = policy;
 	w->gateway = gateway;
 	w->deadline_ms = clock_mono_ms() + (m->h.op == SUP_CLAIM ? m->claim.wait_ms : END_LIMIT_MS);
 	TAILQ_INSERT_TAIL(&l->queue, w, link);
@@ -657,16 +699,18 @@ static void request_status(struct live *l, uint32_t gateway, const struct sup_ke
 		msg.state = c->state == LIVE_FROZEN ? SUP_ST_FROZEN : SUP_ST_RUNNING;
 		msg.holders = c->n_holds;
 		msg.generation = c->generation;
+		memcpy(msg.policy, c->is.policy, sizeof(msg.policy));
 		msg.idle_ms =
 		        c->n_holds || c->state == LIVE_STARTING ? 0 : clock_mono_ms() - c->idle_ms;
 	}
 	answer(l, gateway, &msg, sizeof(msg), -1);
 }
 
-void live_request(struct live *l, uint32_t gateway, const union message *m)
+void live_request(struct live *l, uint32_t gateway, const union message *m, int policy)
 {
 	if (!l->host && m->h.op != SUP_STATUS && m->h.op != SUP_CANCEL && m->h.op != SUP_RELEASE) {
 		answer_why(l, gateway, m->h.seq, SUP_E_SYSTEM, "sandbox: off");
+		sys_close(&policy);
 		return;
 	}
 	switch (m->h.op) {
@@ -674,7 +718,7 @@ void live_request(struct live *l, uint32_t gateway, const union message *m)
 	case SUP_SLEEP:
 	case SUP_DELETE:
 	case SUP_FILES:
-		request_queued(l, gateway, m);
+		request_queued(l, gateway, m, policy);
 		break;
 	case SUP_CANCEL:
 		request_cancel(l, gateway, m->h.seq);
@@ -691,6 +735,30 @@ void live_request(struct live *l, uint32_t gateway, const union message *m)
 	default:
 		BUG("op %u passed message_check", m->h.op);
 	}
+}
+
+/* ---- networks ---- */
+
+void live_tell_networks(struct live *l)
+{
+	struct container *c;
+	TAILQ_FOREACH(c, &l->containers, link)
+	if (c->network[0] >= 0)
+		l->out.network_add(l->out.ctx, c->generation, c->network);
+}
+
+void live_refuse_connections(struct live *l)
+{
+	struct container *c;
+	TAILQ_FOREACH(c, &l->containers, link)
+	for (int i = 1 + NETNS_TCP_53; i < LIVE_NETWORK_FDS; i++)
+		/* As many as can have waited; who comes meanwhile has his turn next time. */
+		for (int n = 0; n < NETNS_BACKLOG && c->network[i] >= 0; n++) {
+			int sock = accept4(c->network[i], NULL, NULL, SOCK_CLOEXEC);
+			if (sock < 0)
+				break;
+			close(sock);
+		}
 }
 
 /* ---- events ---- */

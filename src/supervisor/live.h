@@ -12,6 +12,9 @@
 
 struct live;
 
+/* The policy, then the sockets: what proto/egress.h wants with EGRESS_ADD. */
+#define LIVE_NETWORK_FDS (1 + NETNS_SOCKETS)
+
 struct live_out {
 	/* Sends one datagram (with fd, when ≥ 0) to a gateway; a gateway that cannot take it is the
 	 * callee's to drop, but not before this call has returned to its loop. */
@@ -21,6 +24,10 @@ struct live_out {
 	int (*watch)(void *ctx, int fd, uint64_t id);
 	void (*unwatch)(void *ctx, int fd); /* before it is closed */
 	void *ctx;
+	/* Egress: a container with a network is live, and is live no more. The descriptors stay the
+	 * caller's. NULL: there is no egress, and claims for network fail. */
+	void (*network_add)(void *ctx, uint64_t id, const int fds[LIVE_NETWORK_FDS]);
+	void (*network_remove)(void *ctx, uint64_t id);
 };
 
 #define LIVE_FIRST_ID 1000 /* ids given to watch are at least this (which is the pool's own) */
@@ -30,8 +37,13 @@ struct live *live_new(
         struct sandbox_host *host, const struct sup_config *cfg, const struct live_out *out);
 struct live *live_free(struct live *l); /* when empty; takes NULL; returns NULL */
 
-void live_request(
-        struct live *l, uint32_t gateway, const union message *m); /* passed message_check */
+/* m passed message_check. policy: what came with it, taken over; -1 none, and where m should have
+ * brought one, this process had no room for it. */
+void live_request(struct live *l, uint32_t gateway, const union message *m, int policy);
+/* Calls network_add for each: egress has been started anew. */
+void live_tell_networks(struct live *l);
+/* Nobody serves connections, and has not for some seconds: those that wait end. */
+void live_refuse_connections(struct live *l);
 void live_gateway_gone(struct live *l, uint32_t gateway); /* its holds and waiting requests end */
 void live_control(struct live *l, uint64_t id);
 bool live_reaped(struct live *l, pid_t pid); /* false: not one of ours */

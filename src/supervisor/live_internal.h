@@ -28,6 +28,7 @@ struct container {
 	bool pooled; /* it was made ahead of time */
 	uint64_t generation;
 	struct sandbox sb;
+	int network[LIVE_NETWORK_FDS]; /* kept for as long as it is live; -1: it has none */
 	TAILQ_HEAD(, hold) holds;
 	uint32_t n_holds;
 	bool created;  /* there was no home before */
@@ -48,6 +49,7 @@ struct container {
 struct waiter {
 	TAILQ_ENTRY(waiter) link;
 	union message m;
+	int policy; /* of a claim with network; else -1 */
 	uint32_t gateway;
 	uint64_t deadline_ms;
 	uint64_t on; /* generation it waits for: of a start, or of an end that it asked for */

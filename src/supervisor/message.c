@@ -1,5 +1,7 @@
 #include "supervisor/message.h"
 
+#include <string.h>
+
 #define DAY_MS (24ULL * 3600 * 1000)
 
 static size_t size_of_op(uint16_t op)
@@ -51,15 +53,25 @@ static const char *claim_check(const struct sup_claim *c)
 		return "wait_ms";
 	if (!hostname_sound(c->hostname))
 		return "hostname";
-	if (c->flags & ~SUP_CLAIM_MUST_EXIST)
+	if (c->flags & ~(SUP_CLAIM_MUST_EXIST | SUP_CLAIM_NETWORK | SUP_CLAIM_ANY_ADDRESS))
 		return "flags";
+	if (!(c->flags & SUP_CLAIM_NETWORK))
+		return c->flags & SUP_CLAIM_ANY_ADDRESS ? "flags" : NULL;
+	if (memcmp(c->policy, (const uint8_t[sizeof(c->policy)]){0}, sizeof(c->policy)) == 0)
+		return "policy";
 	return NULL;
 }
 
-const char *message_check(const union message *m, size_t len, bool with_fds)
+bool message_has_policy(const union message *m, size_t len)
 {
-	if (with_fds)
-		return "a descriptor";
+	return len == sizeof(m->claim) && m->h.op == SUP_CLAIM &&
+	       (m->claim.flags & SUP_CLAIM_NETWORK);
+}
+
+const char *message_check(const union message *m, size_t len, bool with_fd)
+{
+	if (with_fd != message_has_policy(m, len))
+		return with_fd ? "a descriptor" : "no descriptor";
 	if (len < sizeof(m->h) || len > sizeof(m->bytes))
 		return "length";
 	size_t size = size_of_op(m->h.op);

@@ -21,10 +21,14 @@ union message {
 	uint8_t bytes[SUP_MAX_MESSAGE];
 };
 
-/* Checks the len bytes in *m, which came with descriptors or without. NULL: sound. Else static
+/* Whether this is a claim that brings the policy of its network, as one descriptor. */
+bool message_has_policy(const union message *m, size_t len);
+
+/* Checks the len bytes in *m, which came with a descriptor (or lost one on the way) or without.
+ * NULL: sound. Else static
  * text that says what is wrong, and the gateway's socket is to be closed. Bounds that depend on
  * this server's settings (image, most memory, most processors) are not here: those a claim is
  * refused for (SUP_E_INVALID). */
-const char *message_check(const union message *m, size_t len, bool with_fds);
+const char *message_check(const union message *m, size_t len, bool with_fd);
 
 #endif

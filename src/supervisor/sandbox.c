@@ -23,7 +23,6 @@
 #include "init/init_image.h"
 #include "packet/hurry.h"
 #include "supervisor/child.h"
-#include "supervisor/netns.h"
 #include "worker/worker_image.h"
 
 #include <errno.h>
@@ -73,6 +72,11 @@ static int clone_child(struct sandbox_host *h, struct sandbox *sb, struct child 
 	if (netns_enter(h->net_ns, f) < 0)
 		return -1;
 	int r = child_clone(c, group, CLONE_NEWIPC | CLONE_NEWUTS, &sb->pid, &sb->pidfd, f);
+	if (r == 0) {
+		sb->netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+		if (sb->netns < 0)
+			r = fail_set(f, SUP_E_SYSTEM, errno, "open network namespace");
+	}
 	netns_leave(h->net_ns);
 	return r;
 }
@@ -136,7 +140,8 @@ static int send_setup(struct sandbox_host *h, struct sandbox *sb, struct fail *f
 static int sandbox_prepare(
         struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
 {
-	*sb = (struct sandbox){.pidfd = -1, .control = -1, .userns = -1, .scratch = IMAGE_NONE};
+	*sb = (struct sandbox){
+	        .pidfd = -1, .control = -1, .userns = -1, .netns = -1, .scratch = IMAGE_NONE};
 	str_format(sb->name, sizeof(sb->name), "c%llu", (unsigned long long)number);
 	if (lease_take(h->leases, &sb->lease, f) < 0)
 		return -1;
@@ -190,13 +195,17 @@ static int sandbox_root(struct sandbox_host *h, struct sandbox *sb, uint32_t ima
 }
 
 static int sandbox_claim(struct sandbox_host *h, struct sandbox *sb,
-        const struct sandbox_spec *spec, bool *ret_created, struct fail *f)
+        const struct sandbox_spec *spec, bool *ret_created, int ret_net[NETNS_SOCKETS],
+        struct fail *f)
 {
 	struct cgroup_limits limits = {
 	        (uint64_t)spec->memory_mib << 20, spec->processes, spec->cpu_milli};
 	_cleanup_close_ int home = -1;
 	if (cgroup_limit(&h->cgroup, sb->name, &limits, f) < 0)
 		return -1;
+	if (spec->network && netns_listen(sb->netns, h->net_ns, spec->any_address, ret_net, f) < 0)
+		return -1;
+	sys_close(&sb->netns);
 	if (!sb->has_root && sandbox_root(h, sb, spec->image, f) < 0)
 		return -1;
 	if (disk_home_mount(h->disk, spec->key, lease_home_userns(h->leases, sb->lease), &sb->home,
@@ -209,6 +218,7 @@ static int sandbox_claim(struct sandbox_host *h, struct sandbox *sb,
 	        .shm_mib = spec->memory_mib < 256 ? spec->memory_mib / 4 : 64,
 	        .memory_mib = spec->memory_mib,
 	        .cpu_milli = spec->cpu_milli,
+	        .network = spec->network,
 	};
 	str_copy(msg.hostname, sizeof(msg.hostname), str_of(spec->hostname));
 	int r = sys_send(sb->control, &msg, sizeof(msg), &home, 1);
@@ -283,6 +293,7 @@ static bool sandbox_remove(struct sandbox_host *h, struct sandbox *sb)
 	hurry_close(&sb->control);
 	sys_close(&sb->pidfd);
 	sys_close(&sb->userns);
+	sys_close(&sb->netns);
 	if (sb->pid > 0)
 		return false;
 	bool home = disk_home_release(h->disk, &sb->home), scratch = image_release(&sb->scratch);

@@ -10,6 +10,7 @@
 #include "supervisor/cgroup.h"
 #include "supervisor/disk.h"
 #include "supervisor/lease.h"
+#include "supervisor/netns.h"
 
 /* init's own id inside: below nobody, above what distributions give to accounts. */
 #define SANDBOX_INIT_UID 65533
@@ -33,6 +34,7 @@ struct sandbox {
 	int pidfd;
 	int control; /* our end of init's control socket */
 	int userns;  /* the sandbox's own, until it has its root */
+	int netns;   /* its network namespace, until the claim */
 	enum {
 		SANDBOX_IS_NEW,
 		SANDBOX_IS_PREPARED,
@@ -49,6 +51,7 @@ struct sandbox_spec {
 	uint32_t image;     /* what has its root already has that of this image */
 	uint32_t memory_mib, cpu_milli, processes;
 	const char *hostname;
+	bool network, any_address; /* SUP_CLAIM_NETWORK, SUP_CLAIM_ANY_ADDRESS */
 };
 
 /* Opens what struct sandbox_host shares beyond cgroup and disk. */
@@ -75,9 +78,10 @@ struct runtime {
 	/* Gives it a root that is made already; scratch becomes the sandbox's, root stays the
 	 * caller's. */
 	int (*give_root)(struct sandbox *sb, const struct image *scratch, int root, struct fail *f);
-	/* Does what is still missing of the above too. */
+	/* Does what is still missing of the above too. With spec->network it makes ret_net, the
+	 * caller's also where what comes after fails; else ret_net may be NULL. */
 	int (*claim)(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
-	        bool *ret_created, struct fail *f);
+	        bool *ret_created, int ret_net[NETNS_SOCKETS], struct fail *f);
 	/* Takes one message of init's. BROKEN (with f: its own words, or that it broke the
 	 * protocol) and GONE (end-of-file) are to be followed by kill. step is kept in `text`. */
 	enum sandbox_event (*read)(struct sandbox *sb, struct fail *f, char text[64]);

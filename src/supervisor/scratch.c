@@ -31,7 +31,7 @@ int scratch_start(struct sandbox_host *h, struct scratch *s, uint64_t number, co
 		return fail_set(f, SUP_E_SYSTEM, r, "remove an old home");
 	if (h->runtime->prepare(h, number, &s->sb, f) < 0)
 		return -1;
-	return h->runtime->claim(h, &s->sb, &spec, &created, f);
+	return h->runtime->claim(h, &s->sb, &spec, &created, NULL, f);
 }
 
 int scratch_ready(struct scratch *s, struct fail *f)

@@ -9,6 +9,11 @@
  * closed, it is killed, its holds end, and it is started again. One that keeps dying ends the
  * server.
  *
+ * Egress is one more child. It is told of each container with a network and given copies of the
+ * sockets that we keep, so that one that died is started again and given the same: meanwhile
+ * connections wait in their queues, for EGRESS_WAIT_MS at most. Between it and each gateway we put
+ * a socket for its records, and know nothing of what goes over that.
+ *
  * The end: the first SIGTERM or SIGINT is passed to the gateways, which let turns finish; claims go
  * on working for them. When all have ended, or grace is over, or a second signal came, what is left
  * is killed: gateways, then sandboxes, whose mounts and groups are waited for; then our own are
@@ -21,6 +26,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "packet/hurry.h"
+#include "proto/egress.h"
 #include "supervisor/check.h"
 #include "supervisor/live.h"
 #include "supervisor/selftest.h"
@@ -44,7 +50,12 @@
 #define END_LIMIT_MS     30000
 #define SOCKET_BYTES     (1 << 20)
 #define TURN_MS          5
-#define ID_SIGNAL        SUP_MAX_GATEWAYS /* gateways have their index as id */
+#define EGRESS_RETRY_MS  500
+#define EGRESS_BACK_MS   1000
+#define EGRESS_WAIT_MS   5000 /* connections wait so long for one that is away */
+/* Room for what one that was just started is told of thousands of containers. */
+#define EGRESS_SOCKET_BYTES (8 << 20)
+#define ID_SIGNAL           SUP_MAX_GATEWAYS /* gateways have their index as id */
 
 struct gateway {
 	pid_t pid; /* 0: not running */
@@ -53,6 +64,16 @@ struct gateway {
 	uint64_t start_due_ms; /* when to start it again */
 	uint32_t quick_deaths;
 	bool drop; /* to be dropped by the loop */
+};
+
+struct egress_process {
+	pid_t pid;
+	int sock; /* -1: closed */
+	uint64_t started_ms;
+	uint64_t start_due_ms;
+	uint32_t quick_deaths;
+	uint64_t down_ms; /* since when it is not there, or was not the last time; 0: it always was
+	                   */
 };
 
 struct supervisor {
@@ -65,7 +86,8 @@ struct supervisor {
 	struct sandbox_host host;
 	struct live *live;
 	struct gateway gateways[SUP_MAX_GATEWAYS];
-	bool draining;
+	struct egress_process egress;
+	bool draining, ending;
 	uint64_t drain_end_ms;
 	struct error failure; /* code 0: none */
 };
@@ -132,6 +154,117 @@ static void gateway_close(struct supervisor *s, uint32_t index)
 	live_gateway_gone(s->live, index);
 }
 
+/* ---- egress ---- */
+
+/* One that does not take what it is sent has lost the thread: its successor is told everything. */
+static void egress_send(struct supervisor *s, const void *msg, size_t len, const int *fds, size_t n)
+{
+	struct egress_process *e = &s->egress;
+	int r = e->sock < 0 ? 0 : sys_send(e->sock, msg, len, fds, n);
+	if (r == 0)
+		return;
+	if (r != -EPIPE && r != -ECONNRESET)
+		log_text(LOG_ERROR, "egress_dropped", "egress does not read: %s", strerror(-r));
+	sys_close(&e->sock);
+	if (e->pid > 0)
+		kill(e->pid, SIGKILL);
+}
+
+static void egress_add(void *ctx, uint64_t id, const int fds[LIVE_NETWORK_FDS])
+{
+	struct egress_add msg = {.h = {.op = EGRESS_ADD, .size = sizeof(msg)}, .id = id};
+	egress_send(ctx, &msg, sizeof(msg), fds, LIVE_NETWORK_FDS);
+}
+
+static void egress_remove(void *ctx, uint64_t id)
+{
+	struct egress_remove msg = {.h = {.op = EGRESS_REMOVE, .size = sizeof(msg)}, .id = id};
+	egress_send(ctx, &msg, sizeof(msg), NULL, 0);
+}
+
+/* Joins egress and a gateway, for records. */
+static void egress_sink(struct supervisor *s, uint32_t index)
+{
+	struct egress_header sink = {.op = EGRESS_SINK, .size = sizeof(sink)};
+	struct sup_simple records = {.h = {.op = SUP_RECORDS, .size = sizeof(records)}};
+	int pair[2];
+	if (s->egress.sock < 0 || s->gateways[index].sock < 0)
+		return;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
+		log_text(LOG_ERROR, "egress_sink", "%s", strerror(errno));
+		return;
+	}
+	egress_send(s, &sink, sizeof(sink), &pair[0], 1);
+	gateway_send(s, index, &records, sizeof(records), pair[1]);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+/* Also where it fails: the next try is later. */
+static void egress_start(struct supervisor *s)
+{
+	struct egress_process *e = &s->egress;
+	struct error err = {0};
+	int pair[2], size = EGRESS_SOCKET_BYTES;
+	uint64_t now = clock_mono_ms();
+	e->start_due_ms = now + EGRESS_RETRY_MS;
+	e->down_ms = e->down_ms ? e->down_ms : now;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		log_text(LOG_ERROR, "egress_start", "%s", strerror(errno));
+		return;
+	}
+	if (setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)) < 0)
+		log_text(LOG_WARN, "small_socket", "%s", strerror(errno));
+	sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
+	pid_t pid = s->spawn(s->spawn_ctx, SUP_SPAWN_EGRESS, pair[1], &err);
+	sigprocmask(SIG_BLOCK, &s->signals, NULL);
+	close(pair[1]);
+	if (pid <= 0) {
+		close(pair[0]);
+		log_text(LOG_ERROR, "egress_start", "%s", err.text);
+		return;
+	}
+	e->pid = pid;
+	e->sock = pair[0];
+	e->started_ms = now;
+	for (uint32_t i = 0; i < s->cfg->gateways; i++)
+		egress_sink(s, i);
+	live_tell_networks(s->live);
+}
+
+static uint64_t egress_pause(const struct egress_process *e)
+{
+	uint32_t doubled = e->quick_deaths < 7 ? e->quick_deaths : 7;
+	return doubled ? EGRESS_RETRY_MS / 2 << doubled : 0;
+}
+
+static void egress_died(struct supervisor *s, int status)
+{
+	struct egress_process *e = &s->egress;
+	uint64_t now = clock_mono_ms();
+	LOG(LOG_ERROR, "egress_died", LOG_N("status", status));
+	e->pid = 0;
+	sys_close(&e->sock);
+	/* One that ends as soon as it is started was never back. */
+	if (!e->down_ms || now - e->started_ms > EGRESS_BACK_MS)
+		e->down_ms = now;
+	/* At once where it ran for a while; one that cannot run must not take a processor. */
+	e->quick_deaths = now - e->started_ms > QUICK_DEATH_MS ? 0 : e->quick_deaths + 1;
+	e->start_due_ms = now + egress_pause(e);
+}
+
+/* Starts it again when that is due; while it stays away, nobody waits for it for ever. */
+static void egress_tick(struct supervisor *s, uint64_t now)
+{
+	struct egress_process *e = &s->egress;
+	if (!s->cfg->egress || e->pid > 0)
+		return;
+	if (e->start_due_ms <= now && !s->ending)
+		egress_start(s);
+	if (e->pid == 0 && e->down_ms && now - e->down_ms >= EGRESS_WAIT_MS)
+		live_refuse_connections(s->live);
+}
+
 static void gateways_drop(struct supervisor *s)
 {
 	for (uint32_t i = 0; i < s->cfg->gateways; i++) {
@@ -173,6 +306,7 @@ static int gateway_start(struct supervisor *s, uint32_t index, struct error *err
 	        .sock = pair[0],
 	        .started_ms = clock_mono_ms(),
 	        .quick_deaths = g->quick_deaths};
+	egress_sink(s, index);
 	return 0;
 }
 
@@ -210,6 +344,15 @@ static void gateways_restart(struct supervisor *s, uint64_t now)
 	}
 }
 
+/* A sealed memfd, which nobody changes any more and whose close waits for nobody. What is in it we
+ * never read. */
+static bool is_policy(int fd)
+{
+	const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+	int has = fcntl(fd, F_GET_SEALS);
+	return has >= 0 && (has & seals) == seals;
+}
+
 static void gateway_read(struct supervisor *s, uint32_t index)
 {
 	struct gateway *g = &s->gateways[index];
@@ -217,18 +360,22 @@ static void gateway_read(struct supervisor *s, uint32_t index)
 	while (clock_mono_ms() <= end && g->sock >= 0 && !g->drop) {
 		union message m;
 		struct packet p;
-		int r = hurry_receive(g->sock, &m, sizeof(m), 0, &p);
+		int r = hurry_receive(g->sock, &m, sizeof(m), 1, &p);
 		if (r == -EAGAIN)
 			return;
-		const char *wrong = r > 0 ? message_check(&m, p.len, p.lost) : NULL;
+		const char *wrong = r > 0 ? message_check(&m, p.len, p.lost || p.n_fds > 0) : NULL;
+		if (r > 0 && !wrong && p.n_fds > 0 && !is_policy(p.fds[0]))
+			wrong = "descriptor";
 		if (wrong)
 			log_text(LOG_ERROR, "gateway_dropped",
 			        "gateway %u sent a message with a wrong %s", index, wrong);
 		if (r <= 0 || wrong) {
+			if (r > 0)
+				hurry_close_fds(&p);
 			g->drop = true;
 			return;
 		}
-		live_request(s->live, index, &m);
+		live_request(s->live, index, &m, p.n_fds > 0 ? p.fds[0] : -1);
 	}
 }
 
@@ -241,6 +388,8 @@ static void reap(struct supervisor *s)
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		if (s->live && live_reaped(s->live, pid))
 			continue;
+		if (pid == s->egress.pid)
+			egress_died(s, status);
 		for (uint32_t i = 0; i < s->cfg->gateways; i++)
 			if (s->gateways[i].pid == pid)
 				gateway_died(s, i, status);
@@ -293,6 +442,7 @@ static void turn(struct supervisor *s, uint64_t most)
 	if (n <= 0)
 		reap(s);
 	gateways_drop(s);
+	egress_tick(s, clock_mono_ms());
 }
 
 static bool gateways_running(const struct supervisor *s)
@@ -309,6 +459,8 @@ static uint64_t serve_wait(const struct supervisor *s, uint64_t now)
 	for (uint32_t i = 0; i < s->cfg->gateways; i++)
 		if (!s->draining && !s->gateways[i].pid && s->gateways[i].start_due_ms < due)
 			due = s->gateways[i].start_due_ms;
+	if (s->cfg->egress && !s->egress.pid && now + EGRESS_RETRY_MS < due)
+		due = now + EGRESS_RETRY_MS;
 	return due > now ? due - now : 0;
 }
 
@@ -333,8 +485,11 @@ static int end_all(struct supervisor *s, struct error *err)
 	for (uint32_t i = 0; i < s->cfg->gateways; i++)
 		if (s->gateways[i].pid > 0)
 			kill(s->gateways[i].pid, SIGKILL);
+	s->ending = true;
+	if (s->egress.pid > 0)
+		kill(s->egress.pid, SIGKILL);
 	live_stop(s->live);
-	while (gateways_running(s) || !live_empty(s->live)) {
+	while (gateways_running(s) || s->egress.pid > 0 || !live_empty(s->live)) {
 		if (clock_mono_ms() > end)
 			return error_set(err, ERR_TIMEOUT, "sandboxes or gateways do not end");
 		turn(s, 100);
@@ -469,10 +624,16 @@ static int start(struct supervisor *s, struct error *err)
 		r = error_errno(err, -late, "make timer");
 	if (r < 0)
 		return r;
-	struct live_out out = {gateway_send, gateway_send_all, watch, unwatch, s};
+	struct live_out out = {gateway_send, gateway_send_all, watch, unwatch, s, NULL, NULL};
+	if (s->cfg->egress) {
+		out.network_add = egress_add;
+		out.network_remove = egress_remove;
+	}
 	s->live = live_new(s->cfg->sandbox ? &s->host : NULL, s->cfg, &out);
 	for (uint32_t i = 0; i < s->cfg->gateways && r == 0; i++)
 		r = gateway_start(s, i, err);
+	if (r == 0 && s->cfg->egress)
+		egress_start(s);
 	return r;
 }
 
@@ -485,6 +646,7 @@ int supervisor_run(
 	        .spawn_ctx = ctx,
 	        .epoll = -1,
 	        .signal_pipe = {-1, -1},
+	        .egress = {.sock = -1},
 	        .host = {.init_image = -1, .worker_image = -1, .net_ns = -1}};
 	for (int i = 0; i < CGH_N; i++)
 		s->host.cgroup.parent[i] = s->host.cgroup.root[i] = -1;
@@ -506,6 +668,7 @@ int supervisor_run(
 	s->host.disk = disk_free(s->host.disk);
 	for (uint32_t i = 0; i < SUP_MAX_GATEWAYS; i++)
 		sys_close(&s->gateways[i].sock);
+	sys_close(&s->egress.sock);
 	sys_close(&s->epoll);
 	sys_close(&s->signal_pipe[0]);
 	if (r == 0 && s->failure.code) {

@@ -39,6 +39,8 @@ struct sup_config {
 	uint32_t worker_idle_ms; /* a file worker ends so long after its last request; 0: 30,000 */
 	uint64_t grace_ms;
 	bool sandbox; /* false: `sandbox: off`, claims fail with SUP_E_SYSTEM "sandbox: off" */
+	bool egress;  /* spawn is called for an egress process too; false: no container has network
+	               */
 	bool durable_power;
 	bool untested; /* no self-test at the start: for tests of the supervisor, never set by serve
 	                */
@@ -62,6 +64,8 @@ static inline uid_t sup_uid_lease(const struct sup_config *c, uint32_t n)
 {
 	return c->id_base + 131072 + n * 65536;
 }
+
+#define SUP_SPAWN_EGRESS UINT32_MAX /* in the place of a gateway's number: the egress process */
 
 /* Starts gateway number `index`, which is to inherit `sock`, its end of the socketpair. Called
  * again when a gateway died. Returns its pid, or a negative enum err. The child must ask for its

@@ -8,6 +8,7 @@
 #include "tool/internal.h"
 
 #include "base/mem.h"
+#include "network/policy.h"
 
 #include <stdio.h>
 
@@ -64,28 +65,25 @@ static int keys_check(const struct json *object, const struct key_rule *rules, s
 static const char no_files[] = "give it inside \"environment\".";
 static const char no_keeping[] = "keeping a container running is not offered yet; leave it out.";
 
-/* Only the absence of network is offered yet. */
-static int policy_read(const struct json *v, const char *path, struct error *err)
+/* Whether the operator allows it is for the gateway to say. */
+static int policy_read(struct arena *a, const struct json *v, const struct place *at,
+        struct shell_settings *s, struct error *err)
 {
-	static const struct key_rule keys[] = {
-	        {"type", NULL},
-	        {"allowed_domains", "a policy of type \"disabled\" allows none; leave it out."},
-	};
-	const struct place here = {path, ".parameters.environment.network_policy"};
-	struct str type = json_str(json_get(v, "type"));
+	_cleanup_buf_ struct buf text = BUF_INIT(POLICY_TEXT_MAX);
+	char path[128];
+	int r;
 
 	if (json_absent(v))
 		return 0;
-	if (!json_is(v, JSON_OBJECT))
-		return refuse(&here, NULL, ERR_INVALID, err, "must be an object with a type.");
-	if (str_is(type, "allowlist"))
-		return refuse(&here, "type", ERR_UNSUPPORTED, err,
-		        "\"allowlist\" comes with the network proxy, which this version does not "
-		        "have yet; "
-		        "only \"disabled\" is offered.");
-	if (!str_is(type, "disabled"))
-		return refuse(&here, "type", ERR_INVALID, err, "must be \"disabled\".");
-	return keys_check(v, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
+	place_write(at, STR("network_policy"), path);
+	r = policy_check(v, path, &text, err);
+	if (r < 0)
+		return r;
+	s->network = arena_strndup(a, buf_cstr(&text), text.len);
+	s->network_path = arena_strndup(a, path, strlen(path));
+	if (!s->network || !s->network_path)
+		return error_set(err, ERR_NOMEM, "The request is too large.");
+	return 0;
 }
 
 static int container_id_read(struct arena *a, const struct json *env, const struct place *at,
@@ -176,7 +174,7 @@ static int environment_read(struct arena *a, const struct json *v, const char *p
 	if (!r)
 		r = files_read(a, json_get(v, "file_ids"), &here, s, err);
 	if (!r)
-		r = policy_read(json_get(v, "network_policy"), path, err);
+		r = policy_read(a, json_get(v, "network_policy"), &here, s, err);
 	return r;
 }
 

@@ -38,6 +38,9 @@ struct shell_settings {
 	struct str *file_ids;
 	size_t n_file_ids;
 	const char *file_ids_path; /* "tools[0].parameters.environment.file_ids", for errors */
+	/* What network/policy.h calls the text: NULL not given, "" disabled. */
+	const char *network;
+	const char *network_path; /* "tools[0].parameters.environment.network_policy", for errors */
 	bool own_items;          /* brig:shell: shell_call and shell_call_output; else one openrouter:shell item */
 };
 

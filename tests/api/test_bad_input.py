@@ -247,7 +247,7 @@ def test_wrong_execs_are_refused(server, body, param):
 @pytest.mark.parametrize("body, param", [
     ({"name": 7}, "name"), ({"nonsense": 1}, "nonsense"), ({"memory": "lots"}, "memory"), ({"memory": "64g"}, "memory"),
     ({"memory": 5}, "memory"), ({"cpus": 64}, "cpus"), ({"cpus": 0}, "cpus"), ({"cpus": "1"}, "cpus"),
-    ({"image": "other"}, "image"), ({"network_policy": {"type": "allowlist", "allowed_domains": ["a.b"]}}, "network_policy"),
+    ({"image": "other"}, "image"), ({"network_policy": {"type": "allowlist", "allowed_domains": ["a.b/"]}}, "network_policy.allowed_domains[0]"),
     ({"file_ids": ["f"]}, "file_ids"), ({"keep_running": "x"}, "keep_running"), ({"env": {"A": 1}}, "env"),
     ({"metadata": "x"}, "metadata"), ({"name": "n" * 300}, "name"),
     ([], ""),

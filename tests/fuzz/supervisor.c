@@ -85,7 +85,8 @@ static int refuse(unsigned bit, struct fail *f)
 static int world_prepare(
         struct sandbox_host *h, uint64_t number, struct sandbox *sb, struct fail *f)
 {
-	*sb = (struct sandbox){.pidfd = -1, .control = -1, .userns = -1, .scratch = IMAGE_NONE};
+	*sb = (struct sandbox){
+	        .pidfd = -1, .control = -1, .userns = -1, .netns = -1, .scratch = IMAGE_NONE};
 	if (refuse(FAIL_PREPARE, f) < 0)
 		return -1;
 	sb->pid = ++world.last_pid;
@@ -104,7 +105,7 @@ static int world_give_root(
 }
 
 static int world_claim(struct sandbox_host *h, struct sandbox *sb, const struct sandbox_spec *spec,
-        bool *ret_created, struct fail *f)
+        bool *ret_created, int ret_net[NETNS_SOCKETS], struct fail *f)
 {
 	uint32_t bit = 1u << (spec->key[0] & 31);
 	if (sb->pid <= 0 || sb->control < 0)
@@ -114,7 +115,20 @@ static int world_claim(struct sandbox_host *h, struct sandbox *sb, const struct 
 	if (*ret_created && world.kept)
 		world.kept--;
 	world.homes |= bit;
+	for (int i = 0; spec->network && i < NETNS_SOCKETS; i++)
+		ret_net[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return refuse(FAIL_CLAIM, f);
+}
+
+static void on_network_add(void *ctx, uint64_t id, const int fds[LIVE_NETWORK_FDS])
+{
+	for (int i = 0; i < LIVE_NETWORK_FDS; i++)
+		if (fcntl(fds[i], F_GETFD) < 0)
+			BUG("egress is given a descriptor that is none");
+}
+
+static void on_network_remove(void *ctx, uint64_t id)
+{
 }
 
 static enum sandbox_event world_read(struct sandbox *sb, struct fail *f, char text[64])
@@ -457,13 +471,16 @@ static void receive(struct live *l, bool raw)
 	} else {
 		len = make_message(&m);
 	}
+	with_fds = raw ? with_fds : message_has_policy(&m, len);
 	if (message_check(&m, len, with_fds)) {
 		live_gateway_gone(l, gateway);
 		world.answered[gateway] = world.asked[gateway] = 0;
 		return;
 	}
 	world.asked[gateway]++;
-	live_request(l, gateway, &m);
+	/* At times the descriptor was lost for want of room. */
+	live_request(l, gateway, &m,
+	        with_fds && (m.h.seq & 3) ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
 }
 
 static struct container *pick(struct live *l)
@@ -537,7 +554,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	        .sandbox = true};
 	struct sandbox_host host = {
 	        .cfg = &cfg, .runtime = &runtime_world, .cgroup.mode = INIT_CG_V2};
-	struct live_out out = {on_send, on_send_all, on_watch, on_unwatch, NULL};
+	struct live_out out = {on_send, on_send_all, on_watch, on_unwatch, NULL, on_network_add,
+	        on_network_remove};
 	memset(&world, 0, sizeof(world));
 	world.at = data;
 	world.end = data + n;

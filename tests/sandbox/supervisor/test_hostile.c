@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -351,6 +352,42 @@ static void wrong_descriptors(void **state)
 	hostile_end(&n);
 }
 
+/* Only a sealed memfd is a policy; whatever else comes as one ends its gateway, and nothing waits
+ * for its close. */
+static void wrong_policies(void **state)
+{
+	struct node n;
+	union reply r;
+	hostile_start(&n);
+	for (int kind = 0; kind < 8; kind++) {
+		struct sup_claim c = node_claim(&n, "x");
+		int one = kind == 7 ? memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+		                    : make_kind(kind, &n);
+		assert_true(one >= 0);
+		c.flags = SUP_CLAIM_NETWORK;
+		c.policy[3] = 1;
+		wrong_fds(&n, &c, sizeof(c), &one, 1);
+		close(one);
+	}
+	struct sup_claim c = node_claim(&n, "x");
+	c.flags = SUP_CLAIM_NETWORK;
+	c.policy[3] = 1;
+	wrong(&n, &c, sizeof(c)); /* without one */
+	int sealed = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(fcntl(sealed, F_ADD_SEALS,
+	                         F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE),
+	        0);
+	/* A supervisor without egress starts nothing that wants network. */
+	hostile_send(n.sock[0], &c, sizeof(c), &sealed, 1);
+	int fd = -1;
+	node_recv(&n, 0, &r, &fd);
+	assert_int_equal(r.h.op, SUP_FAILED);
+	assert_int_equal(r.failed.why, SUP_E_SYSTEM);
+	assert_int_equal(fd, -1);
+	close(sealed);
+	hostile_end(&n);
+}
+
 /* ---- messages without fault ---- */
 
 /* Reads what came for a gateway, and counts the answers by kind. */
@@ -511,6 +548,7 @@ int main(int argc, char **argv)
 	        cmocka_unit_test_teardown(wrong_sizes_and_ops, node_teardown),
 	        cmocka_unit_test_teardown(wrong_fields, node_teardown),
 	        cmocka_unit_test_teardown(wrong_descriptors, node_teardown),
+	        cmocka_unit_test_teardown(wrong_policies, node_teardown),
 	        cmocka_unit_test_teardown(sound_and_useless, node_teardown),
 	        cmocka_unit_test_teardown(takes_all, node_teardown),
 	        cmocka_unit_test_teardown(never_reads, node_teardown),

@@ -62,8 +62,8 @@ static void numbers_have_bounds(void **state)
 	        {offsetof(struct sup_claim, cpu_milli), {50, UINT32_MAX}, {49, 0}, "cpu_milli"},
 	        {offsetof(struct sup_claim, processes), {16, 32768}, {15, 32769}, "processes"},
 	        {offsetof(struct sup_claim, wait_ms), {0, 60000}, {60001, UINT32_MAX}, "wait_ms"},
-	        {offsetof(struct sup_claim, flags), {0, SUP_CLAIM_MUST_EXIST}, {2, UINT32_MAX},
-	                "flags"},
+	        {offsetof(struct sup_claim, flags), {0, SUP_CLAIM_MUST_EXIST},
+	                {8, SUP_CLAIM_ANY_ADDRESS}, "flags"},
 	};
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++)
 		for (int k = 0; k < 2; k++) {
@@ -157,7 +157,7 @@ static void wrong_sizes(void **state)
 /* What the supervisor says must not be said to it. */
 static void answers_are_refused(void **state)
 {
-	for (uint16_t op = SUP_CLAIMED; op <= SUP_ENDED; op++) {
+	for (uint16_t op = SUP_CLAIMED; op <= SUP_RECORDS; op++) {
 		union message m = claim();
 		m.h.op = op;
 		assert_string_equal(check(&m), "op");
@@ -169,6 +169,25 @@ static void descriptors_are_refused(void **state)
 	union message m = claim();
 	for (size_t n = 1; n <= 5; n++)
 		assert_string_equal(message_check(&m, sizeof(m.claim), n), "a descriptor");
+}
+
+/* One descriptor comes with one kind of claim, and with that always. */
+static void claims_of_network(void **state)
+{
+	union message m = claim();
+	m.claim.flags = SUP_CLAIM_NETWORK;
+	memset(m.claim.policy, 0, sizeof(m.claim.policy));
+	assert_string_equal(message_check(&m, sizeof(m.claim), true), "policy");
+	m.claim.policy[15] = 1;
+	assert_null(message_check(&m, sizeof(m.claim), true));
+	assert_string_equal(message_check(&m, sizeof(m.claim), false), "no descriptor");
+	m.claim.flags |= SUP_CLAIM_ANY_ADDRESS | SUP_CLAIM_MUST_EXIST;
+	assert_null(message_check(&m, sizeof(m.claim), true));
+	m.h.op = SUP_STATUS;
+	assert_string_equal(message_check(&m, sizeof(m.claim), true), "a descriptor");
+	m = claim();
+	m.claim.flags = UINT32_MAX;
+	assert_string_equal(message_check(&m, sizeof(m.claim), true), "flags");
 }
 
 /* A second opinion, written apart: what passed is within every bound. */
@@ -187,7 +206,7 @@ static void assert_sound(const union message *m, size_t len)
 	const struct sup_claim *c = &m->claim;
 	assert_true(c->memory_mib >= 16 && c->cpu_milli >= 50);
 	assert_true(c->processes >= 16 && c->processes <= 32768 && c->wait_ms <= 60000);
-	assert_true(c->flags <= 1);
+	assert_true(c->flags <= 1); /* the others need a descriptor */
 	assert_int_equal(c->hostname[63], 0);
 	size_t n = strspn(c->hostname, "abcdefghijklmnopqrstuvwxyz0123456789-");
 	assert_true(n > 0);
@@ -231,6 +250,7 @@ int main(void)
 	        cmocka_unit_test(wrong_sizes),
 	        cmocka_unit_test(answers_are_refused),
 	        cmocka_unit_test(descriptors_are_refused),
+	        cmocka_unit_test(claims_of_network),
 	        cmocka_unit_test(random_datagrams),
 	};
 	return UNIT_RUN(tests);

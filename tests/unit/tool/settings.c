@@ -191,13 +191,13 @@ static void not_yet(void **state)
 	        "tools[2].parameters.environment.keep_running", "not offered yet");
 	refuses("{\"keep_running\":false}", ERR_UNSUPPORTED, "tools[2].parameters.keep_running",
 	        "not offered yet");
-	refuses("{" AUTO
-	        ",\"network_policy\":{\"type\":\"allowlist\",\"allowed_domains\":[\"*\"]}}}",
-	        ERR_UNSUPPORTED, "tools[2].parameters.environment.network_policy.type",
-	        "network proxy");
+	refuses("{" AUTO ",\"network_policy\":{\"type\":\"allowlist\",\"allowed_domains\":[\"*\","
+	        "\"a:1\"]}}}",
+	        ERR_INVALID, "tools[2].parameters.environment.network_policy.allowed_domains[1]",
+	        "port");
 	refuses("{" AUTO
 	        ",\"network_policy\":{\"type\":\"disabled\",\"allowed_domains\":[\"x\"]}}}",
-	        ERR_UNSUPPORTED, "tools[2].parameters.environment.network_policy.allowed_domains",
+	        ERR_INVALID, "tools[2].parameters.environment.network_policy.allowed_domains",
 	        "disabled");
 	refuses("{" AUTO ",\"network_policy\":{\"type\":\"open\"}}}", ERR_INVALID,
 	        "tools[2].parameters.environment.network_policy.type", "must be");
