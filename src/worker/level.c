@@ -15,6 +15,8 @@ long entries_read(int fd, void *buffer, size_t size)
 	return syscall(SYS_getdents64, fd, buffer, size);
 }
 
+#define OPEN_TRIES 32
+
 static int open_with(int at, const char *name, int flags, unsigned int mode, uint64_t resolve)
 {
 	const struct open_how how = {
@@ -23,7 +25,13 @@ static int open_with(int at, const char *name, int flags, unsigned int mode, uin
 	        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV | resolve,
 	};
 
-	return (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
+	int fd, tries = 0;
+
+	/* It also ends with EAGAIN where something was renamed at that moment. */
+	do
+		fd = (int)syscall(SYS_openat2, at, name, &how, sizeof(how));
+	while (fd < 0 && errno == EAGAIN && ++tries < OPEN_TRIES);
+	return fd;
 }
 
 int entry_open(int at, const char *name, int flags, unsigned int mode)

@@ -182,7 +182,8 @@ static void test_changed_meanwhile(void **state)
 		int r = transfer();
 
 		/* a moved folder may make the sender begin again, but never the taker fail */
-		assert_true(r == 0 || r == ESTALE);
+		if (r != 0 && r != ESTALE && r != EAGAIN)
+			fail_msg("round %d: %s", i, strerror(r));
 		taken += r == 0;
 		empty(to);
 	}
