@@ -5,7 +5,8 @@
  * for each direction, and none while it rests.
  *
  * What the container sends is kept in `in` until it is judged (tls.c, http.c). Only then is the
- * name resolved and an address dialled. After it, TLS passes both ways unseen; HTTP is followed.
+ * name resolved and an address dialled. After it, TLS passes both ways unseen (but for a second
+ * hello); HTTP is followed.
  *
  * Each callback does its work, which may put the connection into another state, and ends in
  * settle(): it frees what is over, and else asks for the events that the state needs. So nothing is
@@ -227,7 +228,7 @@ static void conn_free(struct egress_conn *c)
 	event_del(&c->timer);
 	buf_free(&c->in);
 	if (c->port == 443)
-		egress_hello_free(&c->hello);
+		egress_hello_free(&c->tls.hello);
 	else
 		egress_http_end(c);
 	egress_names_release(k->names, c->name);
@@ -372,9 +373,7 @@ static void opened(struct egress_conn *c)
 	if (c->state != EGRESS_CONN_OPEN)
 		return;
 	if (c->port == 443) {
-		egress_conn_to_server(c, c->in.data, c->in.len);
-		buf_free(&c->in);
-		egress_hello_free(&c->hello);
+		egress_tls_opened(c);
 	} else {
 		egress_http_go_on(c);
 	}
@@ -509,7 +508,7 @@ static void client_bytes(struct egress_conn *c, const char *data, size_t n)
 		return;
 	case EGRESS_CONN_OPEN:
 		if (c->port == 443)
-			egress_conn_to_server(c, data, n);
+			egress_tls_from_client(c, data, n);
 		else
 			egress_http_from_client(c, data, n);
 		return;
@@ -563,7 +562,7 @@ static void on_server_read(evutil_socket_t fd, short what, void *arg)
 	} else if (n > 0) {
 		count(c, &c->bytes_in, (size_t)n);
 		if (c->state == EGRESS_CONN_OPEN && c->port == 443)
-			egress_conn_to_client(c, scratch, (size_t)n);
+			egress_tls_from_server(c, scratch, (size_t)n);
 		else if (c->state == EGRESS_CONN_OPEN)
 			egress_http_from_server(c, (const char *)scratch, (size_t)n);
 	}
@@ -637,7 +636,7 @@ void egress_conn_start(struct egress_container *k, int fd, uint16_t port)
 	buf_init(&c->server.out, 4 * sizeof(k->egress->scratch));
 	buf_init(&c->in, 2 * EGRESS_CONN_IN_MAX);
 	if (port == 443)
-		egress_hello_init(&c->hello);
+		egress_hello_init(&c->tls.hello);
 	else
 		egress_http_begin(c);
 	TAILQ_INSERT_TAIL(&k->conns, c, link);

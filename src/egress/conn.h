@@ -42,6 +42,20 @@ struct egress_http {
 	struct egress_response response;
 };
 
+enum egress_tls_phase {
+	EGRESS_TLS_HELLO,  /* not judged yet */
+	EGRESS_TLS_ANSWER, /* the server's first message decides whether another hello follows */
+	EGRESS_TLS_SECOND, /* it asked for one */
+	EGRESS_TLS_PASS,
+};
+
+struct egress_tls {
+	enum egress_tls_phase phase;
+	struct egress_hello hello;
+	uint8_t answer[43]; /* how the server's first record begins: as far as the random */
+	uint8_t answer_len;
+};
+
 struct egress_side {
 	int fd; /* -1: none */
 	struct event rd, wr;
@@ -63,7 +77,7 @@ struct egress_conn {
 	uint64_t began_ms, allowed_ms, active_ms;
 	struct buf in; /* from the container, not let through yet */
 	union {
-		struct egress_hello hello;
+		struct egress_tls tls;
 		struct egress_http http;
 	};
 	struct egress_lookup *lookup;
@@ -101,6 +115,9 @@ void egress_conn_to_client(struct egress_conn *c, const void *data, size_t n);
 
 /* tls.c: looks at c->in; denies or allows once the hello is whole. */
 void egress_tls_look(struct egress_conn *c);
+void egress_tls_opened(struct egress_conn *c);
+void egress_tls_from_client(struct egress_conn *c, const char *data, size_t n);
+void egress_tls_from_server(struct egress_conn *c, const uint8_t *data, size_t n);
 void egress_tls_refuse(struct egress_conn *c, bool denied);
 
 /* http.c: goes on with c->in as far as it may. */

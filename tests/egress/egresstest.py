@@ -147,6 +147,7 @@ class Server:
 
     def __init__(self, port, serve, context=None):
         self.serve, self.context, self.seen, self.port = serve, context, [], port
+        self.threads = []
         self.listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=512)
         threading.Thread(target=self.loop, daemon=True).start()
 
@@ -154,7 +155,15 @@ class Server:
         while True:
             sock, _ = self.listener.accept()
             self.seen.append(sock.getsockname()[0].removeprefix("::ffff:"))
-            threading.Thread(target=self.one, args=(sock,), daemon=True).start()
+            self.threads = [t for t in self.threads if t.is_alive()]
+            t = threading.Thread(target=self.one, args=(sock,), daemon=True)
+            t.start()
+            self.threads.append(t)
+
+    def rest(self):
+        """Waits until every connection so far was served to its end."""
+        for t in list(self.threads):
+            t.join(20)
 
     def one(self, sock):
         with contextlib.suppress(OSError, ValueError, EOFError), contextlib.closing(sock):

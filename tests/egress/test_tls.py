@@ -161,7 +161,8 @@ def test_no_tls(clean, egress, sandbox, data):
 def test_half_close(clean, sandbox):
     """What one side has said its last of, the other may still answer."""
     def serve(sock):
-        data = b""
+        data = sock.recv(65536)
+        sock.sendall(b"begin ")
         while True:
             piece = sock.recv(65536)
             if not piece:
@@ -176,6 +177,64 @@ def test_half_close(clean, sandbox):
                 s.sendall(first + b"x" * 500000)
                 s.shutdown(socket.SHUT_WR)
                 return read_all(s)
-        assert sandbox.run(talk) == b"got %d" % (len(first) + 500000)
+        assert sandbox.run(talk) == b"begin got %d" % (len(first) + 500000)
     finally:
         clean.tls.serve, clean.tls.context = kept, clean.context
+
+
+def test_second_hello(clean, sandbox):
+    """A server that wants another group asks for another hello; a real client's goes through."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(clean.folder + "/cert.pem", clean.folder + "/key.pem")
+    context.set_ecdh_curve("secp384r1")
+    kept, clean.tls.context = clean.tls.context, context
+    try:
+        for cut in (None, 1):
+            assert handshake(sandbox, clean, cut=cut).endswith(b"hello a.example.com\n")
+    finally:
+        clean.tls.context = kept
+
+
+RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
+CIPHER = b"\x14\x03\x03\0\x01\x01"
+
+
+@pytest.mark.parametrize("between", [b"", CIPHER, CIPHER + b"\x17\x03\x03\0\x02xy" + b"\x15\x03\x03\0\x02\x01\x5a"],
+                         ids=["at once", "after a cipher change", "after early data"])
+@pytest.mark.parametrize("wait", [True, False], ids=["waits", "sends ahead"])
+@pytest.mark.parametrize("second", [b"b.example.com", None, b"A.example.com"], ids=["other", "none", "same"])
+def test_name_of_the_second_hello(clean, egress, sandbox, between, wait, second):
+    message = b"\x02\0\0\x28\x03\x03" + RETRY + b"\0\x13\x01\0\0\0"
+    answer = b"\x16\x03\x03" + struct.pack("!H", len(message)) + message
+    got = []
+
+    def serve(sock):
+        got.append(sock.recv(65536))
+        sock.sendall(answer)
+        while data := sock.recv(65536):
+            got.append(data)
+    first = hello(server_name(b"a.example.com"))
+    again = hello(server_name(second) if second else extension(10, b"\0\x02\0\x1d"))
+
+    def talk():
+        with connect(A, 443) as s:
+            s.sendall(first if wait else first + between + again)
+            back = b""
+            while len(back) < len(answer):
+                back += s.recv(1000)
+            if wait:
+                s.sendall(between + again)
+            s.shutdown(socket.SHUT_WR)
+            return back[len(answer):] + read_all(s)
+    kept, clean.tls.serve, clean.tls.context = clean.tls.serve, serve, None
+    try:
+        back = sandbox.run(talk)
+        clean.tls.rest()
+    finally:
+        clean.tls.serve, clean.tls.context = kept, clean.context
+    if second == b"A.example.com":
+        assert b"".join(got) == first + between + again
+    else:
+        assert b"".join(got) == first + between
+        assert alert_of(back) == (112 if second else 49)
+        assert egress.wait_record(port=443)["allowed"] is False
