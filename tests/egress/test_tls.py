@@ -235,6 +235,7 @@ def test_name_of_the_second_hello(clean, egress, sandbox, between, wait, second)
     if second == b"A.example.com":
         assert b"".join(got) == first + between + again
     else:
-        assert b"".join(got) == first + between
+        # How much of what stands between arrives before the end is a race; of the second hello, nothing.
+        assert b"".join(got).startswith(first) and (first + between).startswith(b"".join(got))
         assert alert_of(back) == (112 if second else 49)
         assert egress.wait_record(port=443)["allowed"] is False
