@@ -76,6 +76,13 @@ const tests = {
     assert.deepEqual(await run(EXAMPLES.run), { code: 0, stdout: "5050\n", stderr: "" });
   },
 
+  async files() {
+    const { code, stdout, stderr } = await run(EXAMPLES.files);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /in\/report\.csv/);
+    assert.match(stdout, /^month,sum,checked$/m);
+  },
+
   async config() {
     const fake = await new Fake().start();
     const model = fake.named("qwen3-32b", ...Array(2).fill([calls([shell(["echo $((100 * 101 / 2))"])]), text("Done.")]).flat());
