@@ -402,7 +402,7 @@ void node_check_nothing_left(const struct node *n)
 	find_groups(n, "at the end");
 	find_loops(n);
 	/* One that ends leaves its groups a moment before it is gone. */
-	uint64_t end = now_ms() + 1000;
+	uint64_t end = now_ms() + NODE_LIMIT_MS;
 	int count;
 	while (node_ticks(n, &count), count > 0 && now_ms() < end)
 		sleep_ms(5);
