@@ -116,13 +116,6 @@ void container_files_changed(
 	saving_wrote(g->saving, key, on_saved, j);
 }
 
-void container_files_key(const struct config_key *key, const char *id, uint8_t ret_key[SUP_KEY_LEN])
-{
-	uint8_t workspace[16];
-
-	container_key(str_of(key->account), str_of(key->workspace), str_of(id), ret_key, workspace);
-}
-
 /* ---- the object ---- */
 
 static void id_write(struct json_writer *w, const char *key, struct str path)
@@ -366,7 +359,7 @@ static struct file_job *job_new(struct request *r, enum file_op op)
 	j->owner = (struct owner){NULL, on_gone, j};
 	buf_init(&j->path, WORKER_PATH_MAX);
 	str_copy(j->container, sizeof(j->container), r->params[0]);
-	container_files_key(r->key, j->container, j->key);
+	row_key(r->key, str_of(j->container), j->key);
 	http_exchange_set_data(r->x, &j->owner);
 	return j;
 }

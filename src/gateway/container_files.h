@@ -18,8 +18,6 @@ typedef void (*container_files_found_fn)(void *ctx, const struct error *err);
 /* fn is called from the loop, always; an id that cannot be is as unknown as any other. */
 void container_files_find(struct gateway *g, const struct config_key *key, struct str id,
         container_files_found_fn fn, void *ctx);
-void container_files_key(
-        const struct config_key *key, const char *id, uint8_t ret_key[SUP_KEY_LEN]);
 
 /* Files of the container were changed through this API: then() when that will outlast a crash. From
  * the loop, perhaps from inside this call. err: it is not saved, in words for the client. */

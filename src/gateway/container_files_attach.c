@@ -161,7 +161,7 @@ static void attach_from(struct request *r, struct fields *f)
 	j->owner = (struct owner){NULL, on_gone, j};
 	str_copy(j->file_id, sizeof(j->file_id), id);
 	str_copy(j->container, sizeof(j->container), r->params[0]);
-	container_files_key(r->key, j->container, j->sup_key);
+	row_key(r->key, str_of(j->container), j->sup_key);
 	http_exchange_set_data(r->x, &j->owner);
 	container_files_find(r->g, r->key, r->params[0], on_found, j);
 }

@@ -262,7 +262,7 @@ bool container_files_create(struct request *r, size_t *max_body)
 	buf_init(&j->path, WORKER_PATH_MAX);
 	buf_init(&j->answer, (size_t)1 << 20);
 	str_copy(j->container, sizeof(j->container), r->params[0]);
-	container_files_key(r->key, j->container, j->sup_key);
+	row_key(r->key, str_of(j->container), j->sup_key);
 	j->upload = upload_begin(r, &o, &h, max_body);
 	if (j->upload == NULL) {
 		job_free(j);

@@ -105,7 +105,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 void run_files_ask(struct turn_run *t, struct item *call)
 {
 	const struct timeval wait = {WAIT_MS / 1000, WAIT_MS % 1000 * 1000};
-	uint8_t key[SUP_KEY_LEN], workspace[16];
+	uint8_t key[SUP_KEY_LEN];
 
 	if (t->x == NULL || call->call.result == NULL)
 		return;
@@ -113,8 +113,7 @@ void run_files_ask(struct turn_run *t, struct item *call)
 		t->files.timer = evtimer_new(t->g->base, on_timer, t);
 	if (t->files.timer == NULL || evtimer_add(t->files.timer, &wait) < 0)
 		BUG("no memory for a timer");
-	container_key(str_of(t->key->account), str_of(t->key->workspace),
-	        str_of(t->request.container_id), key, workspace);
+	row_key(t->key, str_of(t->request.container_id), key);
 	t->files.result = call->call.result;
 	t->files.ask = container_ask_recent(t->g->containers, key, t->files.since_ns,
 	        WORKER_RECENT_MAX, BUDGET_US, on_recent, t);

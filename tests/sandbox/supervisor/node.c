@@ -410,6 +410,19 @@ void node_check_nothing_left(const struct node *n)
 	assert_int_equal(node_files(n, "scratch"), 0);
 }
 
+int node_fds(pid_t pid)
+{
+	char path[64];
+	int count = 0;
+	str_format(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	DIR *dir = opendir(path);
+	assert_non_null(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
 int node_files(const struct node *n, const char *folder)
 {
 	char path[sizeof(n->cfg.data) + 16];

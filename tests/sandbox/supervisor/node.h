@@ -83,6 +83,7 @@ uint64_t node_ticks(const struct node *n, int *ret_count);
 /* Calls for each process of the leases until it returns false. */
 void node_each_process(const struct node *n, bool (*call)(void *ctx, pid_t pid), void *ctx);
 int node_inits(const struct node *n); /* how many inits run: of containers and of the pool */
+int node_fds(pid_t pid);              /* how many descriptors a process has */
 int node_files(const struct node *n, const char *folder); /* how many a folder of the data has */
 /* How often the supervisor has written that text to its log, in all its lives. */
 int node_logged(const struct node *n, const char *text);

@@ -15,19 +15,6 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-static int count_fds(pid_t pid)
-{
-	char path[64];
-	int count = 0;
-	str_format(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	DIR *dir = opendir(path);
-	assert_non_null(dir);
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count;
-}
-
 static void choose(const struct node *n, enum evil way)
 {
 	char path[64], text[32];
@@ -109,13 +96,13 @@ static void lies(void **state)
 		while (node_inits(&n) && now_ms() < end)
 			sleep_ms(10);
 		if (way == EVIL_NOT)
-			before = count_fds(n.pid);
+			before = node_fds(n.pid);
 	}
 	uint64_t end = now_ms() + NODE_LIMIT_MS;
 	int most = before + (int)n.cfg.n_leases - 1; /* each keeps its namespace once it was used */
-	while (count_fds(n.pid) > most && now_ms() < end)
+	while (node_fds(n.pid) > most && now_ms() < end)
 		sleep_ms(10);
-	assert_true(count_fds(n.pid) <= most);
+	assert_true(node_fds(n.pid) <= most);
 	assert_int_equal(node_stop(&n), 0);
 	node_check_nothing_left(&n);
 	node_remove(&n);

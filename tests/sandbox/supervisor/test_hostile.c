@@ -44,19 +44,6 @@ static struct {
 
 /* ---- what must not change ---- */
 
-static int count_fds(pid_t pid)
-{
-	char path[64];
-	int count = 0;
-	str_format(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	DIR *dir = opendir(path);
-	assert_non_null(dir);
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count;
-}
-
 static long count_kib(pid_t pid)
 {
 	char path[64];
@@ -101,7 +88,7 @@ static void start_good(struct node *n)
 	assert_true(good.channel >= 0);
 	good.hold = r.claimed.hold;
 	channel_output(good.channel, "echo mine > mine");
-	good.fds = count_fds(n->pid);
+	good.fds = node_fds(n->pid);
 	good.kib = count_kib(n->pid);
 	good.slowest_ms = 0;
 	list_folder(n, good.folder);
@@ -132,9 +119,9 @@ static void finish_good(struct node *n)
 	serve_good(n);
 	/* A lease keeps its namespace once it was used, and one was before. */
 	int most = good.fds + (int)n->cfg.n_leases - 1;
-	while (count_fds(n->pid) > most && now_ms() < end)
+	while (node_fds(n->pid) > most && now_ms() < end)
 		sleep_ms(20); /* sandboxes on their way out */
-	assert_true(count_fds(n->pid) <= most);
+	assert_true(node_fds(n->pid) <= most);
 	long grown = count_kib(n->pid) - good.kib;
 	print_message("  the good gateway waited %d ms at most; grown by %ld KiB\n",
 	        (int)good.slowest_ms, grown);

@@ -1,5 +1,5 @@
 /* Documents: rows, pages, the quota, and blobs that rows share. */
-#include "util.h"
+#include "fixture.h"
 
 #include <pthread.h>
 #include <sqlite3.h>
@@ -9,31 +9,6 @@ static const struct store_scope two = {{"acme", 4}, {"two", 3}};
 static const struct store_scope far = {{"other", 5}, {"one", 3}};
 
 #define PLENTY ((uint64_t)1 << 40)
-
-struct fixture {
-	struct place place;
-	struct store *s;
-};
-
-static int set_up(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-
-	place_make(&f->place);
-	f->s = place_open(&f->place);
-	*state = f;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct fixture *f = *state;
-
-	store_close(f->s);
-	place_remove(&f->place);
-	free(f);
-	return 0;
-}
 
 static struct store_document document(const char *id, uint64_t bytes, const char *blob)
 {

@@ -1,35 +1,10 @@
 /* Records of egress: of whose containers, how many, and how long. */
-#include "util.h"
+#include "fixture.h"
 
 #include <sqlite3.h>
 
 static const struct store_scope one = {{"acme", 4}, {"one", 3}};
 static const struct store_scope two = {{"acme", 4}, {"two", 3}};
-
-struct fixture {
-	struct place place;
-	struct store *s;
-};
-
-static int set_up(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-
-	place_make(&f->place);
-	f->s = place_open(&f->place);
-	*state = f;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct fixture *f = *state;
-
-	store_close(f->s);
-	place_remove(&f->place);
-	free(f);
-	return 0;
-}
 
 static void make_container(struct store *s, const char *id)
 {
