@@ -38,6 +38,11 @@ bool str_ends(struct str s, const char *suffix)
 	return s.n >= n && (n == 0 || memcmp(s.p + s.n - n, suffix, n) == 0);
 }
 
+bool str_contains(struct str s, const char *what)
+{
+	return s.n > 0 && memmem(s.p, s.n, what, strlen(what)) != NULL;
+}
+
 bool str_in_set(struct str s, const char *set)
 {
 	size_t n = strlen(set);

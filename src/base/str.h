@@ -29,6 +29,7 @@ static inline bool str_is(struct str a, const char *s)
 bool str_ieq(struct str a, struct str b); /* ASCII case ignored */
 bool str_starts(struct str s, const char *prefix);
 bool str_ends(struct str s, const char *suffix);
+bool str_contains(struct str s, const char *what);
 bool str_in_set(struct str s, const char *set); /* non-empty, and every byte is one of set */
 struct str str_trim(struct str s);              /* space and tab at both ends */
 /* Whole string, decimal digits only, no sign, no overflow. */

@@ -18,16 +18,11 @@
 
 /* ---- shapes ---- */
 
-static bool contains(struct str s, const char *what)
-{
-	return s.n > 0 && memmem(s.p, s.n, what, strlen(what)) != NULL;
-}
-
 enum documents_shape documents_shape(const struct http_exchange *x, bool under_v1)
 {
 	if (http_request_header(x, "anthropic-version").p != NULL)
 		return DOCUMENTS_ANTHROPIC;
-	if (under_v1 || contains(http_request_header(x, "user-agent"), "OpenAI/"))
+	if (under_v1 || str_contains(http_request_header(x, "user-agent"), "OpenAI/"))
 		return DOCUMENTS_OPENAI;
 	return DOCUMENTS_OPENROUTER;
 }

@@ -15,7 +15,7 @@ static const char *fault_of_bytes(struct str s)
 		return "is empty";
 	if (s.n > EGRESS_NAME_MAX)
 		return "is longer than a name can be (253 bytes)";
-	if (s.n >= 3 && memmem(s.p, s.n, "://", 3))
+	if (str_contains(s, "://"))
 		return "holds a scheme; give the name alone";
 	if (has(s, '/'))
 		return "holds a path; give the name alone";
@@ -54,7 +54,7 @@ const char *pattern_fault(struct str s)
 
 	if (wrong)
 		return wrong;
-	if (s.p[0] == '.' || s.p[s.n - 1] == '.' || memmem(s.p, s.n, "..", 2))
+	if (s.p[0] == '.' || s.p[s.n - 1] == '.' || str_contains(s, ".."))
 		return "has an empty part between its dots";
 	if (is_address(s))
 		return "is an address; only names can be allowed, or \"*\" for everything";

@@ -37,6 +37,10 @@ static void ends(void **state)
 
 static void sets(void **state)
 {
+	assert_true(str_contains(STR("a://b"), "://"));
+	assert_true(str_contains(STR("://"), "://"));
+	assert_false(str_contains(STR("a:/"), "://"));
+	assert_false(str_contains((struct str){NULL, 0}, "://"));
 	assert_true(str_in_set(STR("aabba"), "ab"));
 	assert_false(str_in_set(STR("abc"), "ab"));
 	assert_false(str_in_set(STR(""), "ab"));
