@@ -23,6 +23,10 @@ struct api_request {
 	struct str session_header; /* x-session-id */
 	bool under_v1;    /* /v1 rather than /api/v1: error.code is a string or null there */
 	const struct config *config;
+	struct str anthropic_beta; /* the header's value, or {NULL,0} */
+	/* Where the path says so (Gemini): the model, and whether the answer is streamed. */
+	struct str path_model;
+	bool path_stream;
 };
 
 /* What a request asks for, checked. */
@@ -62,7 +66,7 @@ struct api_stream;
 
 struct api {
 	const char *name; /* "responses" */
-	enum config_dialect speaks; /* for routing a bare model name */
+	enum dialect speaks; /* for routing a bare model name */
 	/*
 	 * Parses and checks. request_seed: unguessable text of this request, from which a container id is
 	 * derived when nothing names one (`gen_` + 12 hex). On failure err has param and text.
@@ -86,6 +90,9 @@ struct api {
 };
 
 extern const struct api api_responses;
+extern const struct api api_messages;
+extern const struct api api_gemini;
+extern const struct api api_chat;
 
 /*
  * How the Responses stream is carried: API_SSE frames each event (`event:`, `data:`, an empty line, and `data: [DONE]`

@@ -1,6 +1,6 @@
 /*
  * Exact decimal money in dollars: an integer count of 10^-12 dollars. Never floating point
- * (DESIGN section 9, issue 7). Range ±9.2 million dollars; arithmetic saturates and never wraps.
+ * (DESIGN section 9). Range ±9.2 million dollars; arithmetic saturates and never wraps.
  */
 #ifndef BRIG_BASE_MONEY_H
 #define BRIG_BASE_MONEY_H

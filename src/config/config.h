@@ -7,6 +7,7 @@
 #ifndef BRIG_CONFIG_CONFIG_H
 #define BRIG_CONFIG_CONFIG_H
 
+#include "base/dialect.h"
 #include "base/error.h"
 #include "base/money.h"
 #include "base/str.h"
@@ -33,14 +34,6 @@ struct config_key {
 	bool admin;
 };
 
-enum config_dialect {
-	DIALECT_OPENAI_CHAT,
-	DIALECT_OPENAI_RESPONSES,
-	DIALECT_ANTHROPIC,
-	DIALECT_GEMINI,
-	DIALECT_SCRIPT
-};
-
 struct config_price {
 	char *model;
 	struct money input, output, cached; /* for a million tokens */
@@ -49,7 +42,7 @@ struct config_price {
 
 struct config_provider {
 	char *name; /* [a-z0-9-]{1,64} */
-	enum config_dialect dialect;
+	enum dialect dialect;
 	char *base_url; /* no trailing slash; NULL for script */
 	char *api_key;  /* NULL: none. Secret: wiped at config_free, never logged */
 	char **native_tools;

@@ -260,7 +260,7 @@ static int read_dialect(struct loader *l, const struct yaml_node *n, void *targe
 {
 	static const struct {
 		const char *name;
-		enum config_dialect dialect;
+		enum dialect dialect;
 		bool here;
 	} dialects[] = {
 	        {"openai-chat", DIALECT_OPENAI_CHAT, true},

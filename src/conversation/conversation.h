@@ -16,6 +16,7 @@
 #ifndef BRIG_CONVERSATION_CONVERSATION_H
 #define BRIG_CONVERSATION_CONVERSATION_H
 
+#include "base/dialect.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/money.h"
@@ -32,6 +33,8 @@ enum item_type {
 	ITEM_REASONING, /* parts (PART_SUMMARY, PART_REASONING), opaque */
 	ITEM_CALL,      /* call; a tool call that a model made */
 	ITEM_RESULT,    /* result; of the call with the same call id */
+	ITEM_OTHER,     /* raw; what only its own dialect knows (a provider's own tool, a compaction):
+	                   goes to that dialect as it is, and to no other */
 };
 
 enum role { ROLE_SYSTEM, ROLE_DEVELOPER, ROLE_USER, ROLE_ASSISTANT };
@@ -53,6 +56,12 @@ struct part {
 	struct str data;     /* file, audio */
 	struct str filename; /* file */
 	struct str detail;   /* image: low, high, auto, original; audio: format */
+	/*
+	 * The part's own JSON as it came, in item.raw_dialect; {NULL,0}: none. Whoever writes that
+	 * dialect takes it instead of writing the part anew, so that members which only the dialect knows
+	 * (cache_control, citations, annotations) are kept.
+	 */
+	struct str raw;
 };
 
 /* How one command ended. */
@@ -102,6 +111,7 @@ struct result {
 	uint32_t max_output_length; /* echoed on shell_call_output; 0: null */
 	struct part *parts;         /* a client's result: text or parts */
 	size_t n_parts;
+	bool is_error; /* the client says that its tool failed */
 };
 
 struct item {
@@ -113,12 +123,27 @@ struct item {
 	size_t n_parts;
 	struct call call;
 	struct result result;
-	struct str opaque; /* reasoning: sealed state ("brig1.…") as the client holds it */
+	/*
+	 * What must go back to the provider unchanged, as the client holds it: sealed ("brig1.…"), or the
+	 * provider's own bytes where its dialect is the client's: a thinking block's signature or a
+	 * redacted block's data (redacted), Gemini's thoughtSignature of any kind of item, OpenAI's
+	 * encrypted_content.
+	 */
+	struct str opaque;
+	bool redacted; /* reasoning of which only opaque is to be had */
+	/* The whole item's JSON (a block, an item, a part), as its dialect wrote it; {NULL,0}: none. */
+	struct str raw;
+	enum dialect raw_dialect; /* of raw and of the parts' raw */
 	struct str status; /* "completed", "incomplete", "failed" or {NULL,0} */
 	bool output;       /* made in this turn: part of the response */
 };
 
-enum tool_kind { TOOL_FUNCTION, TOOL_SERVER };
+enum tool_kind {
+	TOOL_FUNCTION,
+	TOOL_SERVER,
+	TOOL_NATIVE, /* a provider's own tool: raw, in the client's dialect; its providers get it as it is, others
+	                cannot serve the request: -ERR_UNSUPPORTED naming the entry and its type */
+};
 
 /* One entry of `tools`. */
 struct tool_entry {
@@ -131,7 +156,7 @@ struct tool_entry {
 	int strict;              /* functions: -1 absent/null, 0, 1 */
 	const struct tool *tool; /* server tools */
 	void *settings;          /* server tools: struct shell_settings … (tool/tool.h) */
-	struct str raw;          /* the entry as it came, for the echo */
+	struct str raw;          /* the entry as it came, for the echo and for its own dialect */
 };
 
 enum choice_mode { CHOICE_AUTO, CHOICE_NONE, CHOICE_REQUIRED, CHOICE_NAMED };
@@ -153,9 +178,17 @@ struct settings {
 	struct str verbosity;        /* text.verbosity */
 	struct str reasoning_effort; /* decoded */
 	struct str reasoning_summary;
+	struct str thinking_budget; /* tokens to think with, at most; "0": do not think */
+	int include_thoughts;       /* show the reasoning: -1 not given */
 	struct str user, safety_identifier, prompt_cache_key, service_tier; /* decoded */
 	struct str metadata;                                                /* raw JSON object */
 	int parallel_tool_calls;                                            /* -1 not given */
+};
+
+/* A member of the request that the conversation has no field for: the client's dialect only. */
+struct extra_member {
+	struct str key; /* decoded */
+	struct str raw; /* JSON */
 };
 
 struct conversation_index;
@@ -173,6 +206,10 @@ struct conversation {
 	size_t n_models;
 	uint32_t next_reply; /* number of the next upstream reply */
 	bool has_server_tool;
+	enum dialect dialect; /* of the request; what raw texts of its tools and extra are written in */
+	struct extra_member *extra; /* providers of that dialect add them to their request, others none */
+	size_t n_extra;
+	struct str beta; /* the header anthropic-beta, for providers of that dialect; {NULL,0}: none */
 	struct conversation_index *index; /* replies.c */
 	void **adopted;
 	size_t n_adopted, cap_adopted;

@@ -30,7 +30,8 @@ enum finish {
 	FINISH_STOP,
 	FINISH_CALLS,  /* it ended with calls, whatever the upstream called it */
 	FINISH_LENGTH, /* cut by the token limit */
-	FINISH_FILTER, /* cut by a content filter */
+	FINISH_FILTER, /* cut by a content filter, or refused by one */
+	FINISH_PAUSE,  /* the upstream wants to be called again with what it said (pause_turn) */
 };
 
 struct usage {
@@ -50,6 +51,10 @@ struct stream_event {
 	                */
 	struct str id, model, name, text;
 	struct str opaque; /* bytes that must go back to this provider unchanged, not sealed yet */
+	bool redacted;     /* ITEM_END of reasoning: there is nothing but opaque */
+	struct str raw;    /* ITEM_END: the whole item as the upstream wrote it, in raw_dialect; or {NULL,0} */
+	enum dialect raw_dialect;
+	struct str stop_sequence; /* END: the one that it stopped at, or {NULL,0} */
 	struct usage usage;
 	enum finish finish;
 	const struct error *error;

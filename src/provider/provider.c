@@ -24,7 +24,7 @@ const struct provider provider_script = {
         .local = script_reply,
 };
 
-const struct provider *provider_for(enum config_dialect d)
+const struct provider *provider_for(enum dialect d)
 {
 	switch (d) {
 	case DIALECT_OPENAI_CHAT:

@@ -48,7 +48,7 @@ void provider_request_free(struct provider_request *r);
 struct provider_parser; /* of one reply */
 
 struct provider {
-	enum config_dialect dialect;
+	enum dialect dialect;
 	const char *name; /* "openai-chat" */
 	/* No upstream: the reply is made on the spot. Not NULL only for brig/script, which then has no other member. */
 	int (*local)(const struct provider_call *pc, stream_fn emit, void *ctx, struct error *err);
@@ -66,8 +66,11 @@ struct provider {
 };
 
 extern const struct provider provider_openai_chat;
+extern const struct provider provider_openai_responses;
+extern const struct provider provider_anthropic;
+extern const struct provider provider_gemini;
 extern const struct provider provider_script;
-const struct provider *provider_for(enum config_dialect d); /* NULL: this dialect cannot be reached yet */
+const struct provider *provider_for(enum dialect d); /* NULL: this dialect cannot be reached yet */
 
 /* ---- router ---- */
 
@@ -80,7 +83,7 @@ struct route {
  * the first provider of the dialect the request speaks (openai-chat counts for Responses); else
  * -ERR_NOT_FOUND, type "model_not_found", naming near matches. `google/` is `gemini/`. models: the fallback list.
  */
-int route_resolve(const struct config *cfg, enum config_dialect speaks, struct str model, const struct str *models, size_t n_models, struct route *ret, struct error *err);
+int route_resolve(const struct config *cfg, enum dialect speaks, struct str model, const struct str *models, size_t n_models, struct route *ret, struct error *err);
 void route_free(struct route *r);
 
 #endif

@@ -243,10 +243,10 @@ static const struct config_provider *find_listing(const struct config *cfg, stru
 }
 
 static const struct config_provider *find_speaker(
-        const struct config *cfg, enum config_dialect speaks)
+        const struct config *cfg, enum dialect speaks)
 {
 	for (size_t i = 0; i < cfg->n_providers; i++) {
-		enum config_dialect d = cfg->providers[i].dialect;
+		enum dialect d = cfg->providers[i].dialect;
 
 		if (d != DIALECT_SCRIPT && provider_for(d) &&
 		        (d == speaks ||
@@ -272,7 +272,7 @@ static int check_name(struct str name, const char *param, struct error *err)
 	return 0;
 }
 
-static int resolve(const struct config *cfg, enum config_dialect speaks, struct str name,
+static int resolve(const struct config *cfg, enum dialect speaks, struct str name,
         const char *param, struct route *r, struct error *err)
 {
 	const struct config_provider *p;
@@ -294,7 +294,7 @@ static int resolve(const struct config *cfg, enum config_dialect speaks, struct 
 	return p ? add_target(r, p, name, err) : not_found(cfg, name, param, err);
 }
 
-int route_resolve(const struct config *cfg, enum config_dialect speaks, struct str model,
+int route_resolve(const struct config *cfg, enum dialect speaks, struct str model,
         const struct str *models, size_t n_models, struct route *ret, struct error *err)
 {
 	struct route r = {0};

@@ -73,8 +73,67 @@ enum call_class calls_class(const struct turn *t, const struct item *call)
 	return t->c->has_server_tool ? CALL_REFUSED : CALL_CLIENT;
 }
 
-bool calls_last(const struct turn *t)
+/* ---- when they stop ---- */
+
+static bool was_called(const struct turn *t, struct str name)
 {
+	const struct conversation *c = t->c;
+
+	for (size_t i = 0; i < c->n_items; i++) {
+		const struct item *it = c->items[i];
+
+		if (it->type == ITEM_CALL && it->output && it->call.tool && !it->call.error.n &&
+		        (str_eq(it->call.name, name) || str_eq(it->call.entry->type, name)))
+			return true;
+	}
+	return false;
+}
+
+static bool finished_with(enum finish f, struct str reason)
+{
+	switch (f) {
+	case FINISH_STOP:
+	case FINISH_PAUSE:
+		return str_is(reason, "stop");
+	case FINISH_CALLS:
+		return str_is(reason, "tool_calls");
+	case FINISH_LENGTH:
+		return str_is(reason, "length");
+	case FINISH_FILTER:
+		return str_is(reason, "content_filter");
+	}
+	return false;
+}
+
+static bool stop_holds(struct turn *t, const struct stop_condition *s)
+{
+	struct turn_totals totals;
+	struct money cost;
+
+	turn_totals(t, t->now_ms, &totals);
+	switch (s->type) {
+	case STOP_STEPS:
+		return t->runs >= s->n;
+	case STOP_TOOL_CALL:
+		return was_called(t, s->name);
+	case STOP_TOKENS:
+		return totals.usage.input + totals.usage.output >= s->n;
+	case STOP_COST:
+		cost = totals.sandbox_cost;
+		if (t->o.price)
+			cost = money_add(cost, t->o.price(t->o.price_ctx, &totals.usage));
+		return cost.pico >= s->cost.pico;
+	case STOP_FINISH:
+		return finished_with(t->finish, s->name);
+	}
+	return false;
+}
+
+bool calls_last(struct turn *t)
+{
+	for (size_t i = 0; i < t->o.n_stop; i++)
+		if (stop_holds(t, &t->o.stop[i]))
+			return true;
 	return t->runs >= t->o.max_tool_calls || t->wasted >= WASTED_MAX || t->time_up;
 }
 

@@ -74,6 +74,9 @@ struct turn {
 	struct item **held; /* its items that wait behind a call of ours, in order */
 	size_t n_held, cap_held, next_held;
 	uint32_t reply_items;
+	enum finish finish; /* how the last reply ended */
+	struct str stop_sequence;
+	uint32_t pauses; /* replies in a row that asked to be called again */
 	uint32_t reply_calls, reply_runs; /* of ours; how many of them ran */
 	bool reply_client_call;           /* it has a call that goes to the client */
 
@@ -148,7 +151,7 @@ void calls_kill(struct turn *t, bool as_timeout);
 /* The running call has ended: error as the model reads it, or {NULL,0}. */
 void calls_ended(struct turn *t, struct str error, const char *status);
 /* The last call of the turn: its reply must be text. */
-bool calls_last(const struct turn *t);
+bool calls_last(struct turn *t);
 
 /* ---- output.c ---- */
 

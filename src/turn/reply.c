@@ -38,6 +38,8 @@ void reply_begin(struct turn *t)
 	t->reply_items = 0;
 	t->reply_client_call = false;
 	t->upstream_paused = false;
+	t->finish = FINISH_STOP;
+	t->stop_sequence = (struct str){NULL, 0};
 	t->w.active = false;
 }
 
@@ -155,7 +157,8 @@ static void writing_item(struct turn *t)
 	item->reply = t->upstream.reply;
 	item->role = ROLE_ASSISTANT;
 	item->output = true;
-	item->id = turn_item_id(t, w->type == ITEM_MESSAGE ? "msg_" : "rs_");
+	if (w->type != ITEM_OTHER) /* whose id is in raw */
+		item->id = turn_item_id(t, w->type == ITEM_MESSAGE ? "msg_" : "rs_");
 	w->item = item;
 	w->live = t->n_held == 0;
 	if (w->live)
@@ -244,6 +247,13 @@ static void writing_end(struct turn *t, const struct stream_event *ev)
 			call_set_id(t, item, ev->id);
 	}
 	writing_seal(t, ev->opaque);
+	if (ev->raw.n > 0 && !t->w.item && t->w.type == ITEM_OTHER)
+		writing_item(t);
+	if (t->w.item) {
+		t->w.item->redacted = ev->redacted;
+		t->w.item->raw = turn_copy(t, ev->raw);
+		t->w.item->raw_dialect = ev->raw_dialect;
+	}
 	t->w.ended = true;
 }
 
@@ -342,6 +352,7 @@ static enum cut finish_cut(enum finish f)
 		return CUT_FILTER;
 	case FINISH_STOP:
 	case FINISH_CALLS:
+	case FINISH_PAUSE:
 		break;
 	}
 	return CUT_NONE;
@@ -382,6 +393,8 @@ bool reply_feed(struct turn *t, const struct stream_event *ev)
 		break;
 	case STREAM_END:
 		reply_ensure_begun(t);
+		t->finish = ev->finish;
+		t->stop_sequence = turn_copy(t, ev->stop_sequence);
 		reply_end(t, finish_cut(ev->finish));
 		return false;
 	case STREAM_ERROR:

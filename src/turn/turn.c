@@ -28,6 +28,7 @@
 #define LAST_REPLY_MS  120000
 #define KILL_WAIT_MS   10000
 #define TEXTS_MAX      ((size_t)64 * 1024 * 1024)
+#define PAUSES_MAX     16
 #define ITEM_ID_RANDOM 16
 #define ITEM_MARK_MAX  99999 /* replies.c reads no higher mark */
 
@@ -133,6 +134,8 @@ static void turn_end_now(struct turn *t)
 	        .status = t->status,
 	        .incomplete_reason = t->reason,
 	        .error = t->status == TURN_FAILED ? t->error : NULL,
+	        .finish = t->finish,
+	        .stop_sequence = t->stop_sequence,
 	};
 
 	if (!t->begun && t->status != TURN_FAILED && t->status != TURN_CANCELED)
@@ -189,6 +192,14 @@ static void call_upstream(struct turn *t)
 	}
 }
 
+/* Some upstreams break a long reply off and want to be called again with what they said. */
+static bool asks_again(struct turn *t)
+{
+	if (t->finish != FINISH_PAUSE)
+		t->pauses = 0;
+	return t->finish == FINISH_PAUSE && t->pauses++ < PAUSES_MAX;
+}
+
 /* Goes on after a reply or a call has ended. */
 static void turn_go_on(struct turn *t)
 {
@@ -196,7 +207,8 @@ static void turn_go_on(struct turn *t)
 		t->phase = PHASE_TOOL;
 		return;
 	}
-	if (t->ending || t->reply_client_call || t->reply_calls == 0 || t->upstream.tools_off)
+	if (t->ending || t->reply_client_call || t->upstream.tools_off ||
+	        (t->reply_calls == 0 && !asks_again(t)))
 		turn_finish(t);
 	else
 		call_upstream(t);

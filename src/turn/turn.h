@@ -37,8 +37,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * When server tools stop (spec/openrouter.md 1.6): as soon as one condition holds after a reply and its
+ * calls, the model gets one last call with tools off.
+ */
+enum stop_type {
+	STOP_STEPS,     /* n calls of server tools were run */
+	STOP_TOOL_CALL, /* the server tool `name` was called */
+	STOP_TOKENS,    /* n tokens, of input and output together */
+	STOP_COST,      /* cost, of model and sandbox together */
+	STOP_FINISH,    /* a reply ended with this finish reason: "stop", "length", "tool_calls", "content_filter" */
+};
+struct stop_condition {
+	enum stop_type type;
+	uint64_t n;
+	struct str name;
+	struct money cost;
+};
+
 struct turn_options {
 	uint32_t max_tool_calls; /* 1 … 30: server tool calls in this turn */
+	const struct stop_condition *stop; /* must outlive the turn; NULL: none */
+	size_t n_stop;
+	/* What tokens cost so far, for STOP_COST; NULL: nothing. */
+	struct money (*price)(void *ctx, const struct usage *u);
+	void *price_ctx;
 	uint64_t turn_ms;        /* then running commands end as timeout and the last call is made */
 	bool streamed;           /* false: at turn_ms it ends with what it has, status incomplete */
 	uint32_t call_output_bytes; /* 1 MiB of text a call over all its commands */
@@ -139,6 +162,8 @@ struct turn_output {
 	enum turn_status status;
 	const char *incomplete_reason; /* "max_output_tokens", "content_filter", "timeout" */
 	const struct error *error;     /* TURN_FAILED; lives as long as the turn */
+	enum finish finish;            /* OUT_END: how the last reply ended */
+	struct str stop_sequence;      /* OUT_END: the one that it stopped at, or {NULL,0} */
 };
 
 struct turn_effect {

@@ -261,6 +261,10 @@ void dump_item(const struct item *it, bool with_reply, struct buf *out)
 		put(out, "arguments", it->call.arguments);
 		buf_puts(out, it->call.entry ? " declared" : " undeclared");
 		break;
+	case ITEM_OTHER:
+		buf_puts(out, "other");
+		put(out, "raw", it->raw);
+		break;
 	case ITEM_RESULT:
 		put_result(out, &it->result);
 		break;
