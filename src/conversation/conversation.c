@@ -11,6 +11,7 @@ struct conversation *conversation_new(size_t max_bytes)
 	c->arena = arena_new(max_bytes);
 	c->settings.parallel_tool_calls = -1;
 	c->settings.include_thoughts = -1;
+	c->dialect = DIALECT_OPENAI_RESPONSES;
 	return c;
 }
 

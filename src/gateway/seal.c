@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define PREFIX "brig1."
+#define PREFIX PROVIDER_SEALED
 #define NONCE  12
 #define TAG    16
 

@@ -522,10 +522,19 @@ void turn_run_serve(struct turn_run *t)
 	}
 }
 
+/* Blocks of these dialects carry a provider's bytes as they are, where the client speaks the same. */
+static bool state_is_plain(enum dialect client, enum dialect provider)
+{
+	return client == provider && (client == DIALECT_ANTHROPIC || client == DIALECT_GEMINI);
+}
+
 static bool seal_opaque(void *ctx, struct str opaque, struct buf *out)
 {
 	struct turn_run *t = ctx;
 	const struct provider_target *target = &t->route.targets[t->up.target];
+
+	if (state_is_plain(t->request.api->speaks, target->provider->dialect))
+		return buf_append(out, opaque.p, opaque.n) == 0;
 
 	return seal_close(t->g, str_of(target->config->name), str_of(target->model),
 	               str_of(t->key->account), opaque, out) == 0;

@@ -264,9 +264,7 @@ static struct json_doc *open_opaque(struct builder *b, const struct item *it, st
 {
 	struct json_doc *doc = NULL;
 
-	if (!it->opaque.n || !b->pc->open)
-		return NULL;
-	if (!b->pc->open(b->pc->open_ctx, b->pc->target, it->opaque, bytes) || buf_error(bytes))
+	if (!provider_state(b->pc, it, bytes))
 		return NULL;
 	if (json_parse((struct str){bytes->data, bytes->len}, OPAQUE_TREE, &doc, NULL) < 0)
 		return NULL;

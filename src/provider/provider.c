@@ -39,6 +39,17 @@ const struct provider *provider_for(enum dialect d)
 	return NULL;
 }
 
+bool provider_state(const struct provider_call *pc, const struct item *it, struct buf *out)
+{
+	if (!it->opaque.n)
+		return false;
+	if (str_starts(it->opaque, PROVIDER_SEALED))
+		return pc->open && pc->open(pc->open_ctx, pc->target, it->opaque, out) &&
+		       !buf_error(out);
+	return pc->conversation->dialect == pc->target->provider->dialect &&
+	       buf_append(out, it->opaque.p, it->opaque.n) == 0;
+}
+
 void provider_request_free(struct provider_request *r)
 {
 	if (!r)

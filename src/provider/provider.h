@@ -26,6 +26,7 @@ struct provider_target {
 	const char *model; /* the upstream's name for it; owned by the route */
 };
 
+#define PROVIDER_SEALED "brig1." /* how sealed state begins */
 /* Opens a sealed state made for this provider, model and account: appends its bytes; false: not ours. */
 typedef bool (*provider_open_fn)(void *ctx, const struct provider_target *t, struct str sealed, struct buf *out);
 
@@ -36,6 +37,13 @@ struct provider_call {
 	provider_open_fn open;
 	void *open_ctx;
 };
+
+/*
+ * An item's opaque state for this target: opened where it is sealed for it; as it is where the client's
+ * dialect is the provider's own and the client brought it unsealed. False: there is none that this target
+ * takes, and what depends on it must be left out. Appends to out.
+ */
+bool provider_state(const struct provider_call *pc, const struct item *it, struct buf *out);
 
 struct provider_request {
 	char *path;      /* appended to base_url: "/chat/completions"; malloc'ed */
