@@ -124,7 +124,7 @@ void upstream_cancel(
 /* callids.c */
 void callids_keep(struct turn_run *t,
         const struct item *call); /* a call is about to be shown to the client */
-bool callids_needed(const struct conversation *c);
+bool callids_needed(const struct turn_run *t); /* the route is known */
 void callids_resolve(struct turn_run *t); /* on a pool thread */
 
 void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes);

@@ -543,14 +543,8 @@ static bool seal_opaque(void *ctx, struct str opaque, struct buf *out)
 static void turn_begin(struct turn_run *t)
 {
 	struct turn_request *q = &t->request;
-	struct conversation *c = q->conversation;
 	struct error e;
 
-	if (route_resolve(t->g->config, q->api->speaks, c->model, c->models, c->n_models, &t->route,
-	            &e) < 0) {
-		refuse(t, &e);
-		return;
-	}
 	t->who.created_s = clock_wall_s();
 	turn_run_serve(t);
 	q->options.streamed = q->stream;
@@ -560,7 +554,7 @@ static void turn_begin(struct turn_run *t)
 	q->options.price_per_second = t->g->config->container.price_per_second;
 	q->options.seal = seal_opaque;
 	q->options.seal_ctx = t;
-	t->turn = turn_new(c, &q->options);
+	t->turn = turn_new(q->conversation, &q->options);
 	t->stream = q->api->open(q, &t->who, q->stream ? API_SSE : API_WHOLE);
 	t->timer = evtimer_new(t->g->base, on_turn_timer, t);
 	t->keepalive = event_new(t->g->base, -1, EV_PERSIST, on_keepalive, t);
@@ -647,7 +641,7 @@ static void resolve_work(void *arg)
 	const struct shell_settings *s = files_wanted(t);
 	struct error e;
 
-	if (callids_needed(t->request.conversation))
+	if (callids_needed(t))
 		callids_resolve(t);
 	if (s != NULL && documents_attach_find(t->g, t->key, s->file_ids, s->n_file_ids,
 	                         s->file_ids_path, &t->run.attach, &e) < 0)
@@ -692,13 +686,24 @@ static void parse_work(void *arg)
 	t->in.body = NULL; /* the api has it in every case */
 }
 
+static int find_route(struct turn_run *t, struct error *err)
+{
+	const struct conversation *c = t->request.conversation;
+
+	return route_resolve(t->g->config, t->request.api->speaks, c->model, c->models, c->n_models,
+	        &t->route, err);
+}
+
 static void parse_done(void *arg)
 {
 	struct turn_run *t = arg;
+	struct error e;
 
 	t->storing = false;
 	if (t->job_error != NULL || t->x == NULL)
 		refuse(t, t->job_error);
+	else if (find_route(t, &e) < 0)
+		refuse(t, &e);
 	else if (network_wanted(t) != NULL)
 		network_begin(t);
 	else
@@ -707,7 +712,7 @@ static void parse_done(void *arg)
 
 static void go_on(struct turn_run *t)
 {
-	if (callids_needed(t->request.conversation) || files_wanted(t) != NULL)
+	if (callids_needed(t) || files_wanted(t) != NULL)
 		resolve_begin(t);
 	else
 		turn_begin(t);

@@ -50,6 +50,13 @@ bool provider_state(const struct provider_call *pc, const struct item *it, struc
 	       buf_append(out, it->opaque.p, it->opaque.n) == 0;
 }
 
+bool provider_keeps_call_state(const struct provider_target *t)
+{
+	return t->config->dialect == DIALECT_GEMINI ||
+	       (t->config->dialect == DIALECT_OPENAI_CHAT &&
+	               str_contains(str_of(t->model), "gemini"));
+}
+
 void provider_request_free(struct provider_request *r)
 {
 	if (!r)

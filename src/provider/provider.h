@@ -45,6 +45,12 @@ struct provider_call {
  */
 bool provider_state(const struct provider_call *pc, const struct item *it, struct buf *out);
 
+/*
+ * Does this target give calls an opaque state that it wants back (Gemini, in both of its dialects)? Then
+ * what a client has no place for is looked up.
+ */
+bool provider_keeps_call_state(const struct provider_target *t);
+
 struct provider_request {
 	char *path;      /* appended to base_url: "/chat/completions"; malloc'ed */
 	char **headers;  /* "Name: value", NULL-terminated, all malloc'ed; may hold the key: wiped when freed */

@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 
-#define UPSTREAM_ID_MAX 4096
 #define SCOPE_MAX       256
 #define LIMIT_MAX       1000
 
@@ -172,9 +171,9 @@ int store_call_ids_put(struct store *s, const struct store_scope *scope,
 
 	for (size_t i = 0; i < n && r == 0; i++) {
 		r = check_hash(ids[i].hash, err);
-		if (r == 0 && (!ids[i].upstream_id.n || ids[i].upstream_id.n > UPSTREAM_ID_MAX))
-			r = error_set(err, ERR_INVALID, "an upstream call id has 1 to %d bytes",
-			        UPSTREAM_ID_MAX);
+		if (r == 0 && (!ids[i].upstream_id.n || ids[i].upstream_id.n > STORE_CALL_VALUE_MAX))
+			r = error_set(err, ERR_INVALID, "what is kept of a call has 1 to %d bytes",
+			        STORE_CALL_VALUE_MAX);
 	}
 	if (r < 0 || n == 0)
 		return r;

@@ -125,11 +125,13 @@ struct store_stale *store_stale_free(struct store_stale *stale, size_t n); /* re
 int store_container_expire(
         struct store *s, const struct store_stale *stale, int64_t now_ms, struct error *err);
 
-/* ---- call ids that are longer than ours may be ---- */
+/* ---- what call ids cannot carry: longer ids, and a provider's sealed state of a call ---- */
+
+#define STORE_CALL_VALUE_MAX 131072 /* bytes */
 
 struct store_call_id {
-	struct str hash;        /* the 32 hex digits inside the public id */
-	struct str upstream_id; /* 1 … 4,096 bytes */
+	struct str hash;        /* 32 hex digits: those inside the public id, or of it */
+	struct str upstream_id; /* or the state: 1 … STORE_CALL_VALUE_MAX bytes */
 };
 /* All of them or none; one that is there already lives on until expires_ms, if that is later. */
 int store_call_ids_put(struct store *s, const struct store_scope *scope,
