@@ -157,8 +157,9 @@ static void writing_item(struct turn *t)
 	item->reply = t->upstream.reply;
 	item->role = ROLE_ASSISTANT;
 	item->output = true;
-	if (w->type != ITEM_OTHER) /* whose id is in raw */
-		item->id = turn_item_id(t, w->type == ITEM_MESSAGE ? "msg_" : "rs_");
+	item->id = turn_item_id(t, w->type == ITEM_MESSAGE     ? "msg_"
+	                           : w->type == ITEM_REASONING ? "rs_"
+	                                                       : "it_");
 	w->item = item;
 	w->live = t->n_held == 0;
 	if (w->live)

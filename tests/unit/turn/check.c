@@ -78,7 +78,9 @@ char *check_look(const struct item *item)
 	else if (item->type == ITEM_RESULT)
 		look_result(&b, item);
 	else
-		buf_puts(&b, item->type == ITEM_MESSAGE ? "message" : "reasoning");
+		buf_puts(&b, item->type == ITEM_MESSAGE  ? "message"
+		             : item->type == ITEM_OTHER ? "other"
+		                                        : "reasoning");
 	for (i = 0; i < item->n_parts; i++) {
 		buf_printf(&b, " %s ", kinds[item->parts[i].type]);
 		json_write_str(&b, item->parts[i].text);

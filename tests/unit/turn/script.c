@@ -205,7 +205,8 @@ static void put_call_upstream(struct buf *b, const struct upstream_call *u)
 static void put_item_begin(struct buf *b, const struct item *item)
 {
 	static const char *const types[] = {
-	        [ITEM_MESSAGE] = "message", [ITEM_REASONING] = "reasoning", [ITEM_CALL] = "call"};
+	        [ITEM_MESSAGE] = "message", [ITEM_REASONING] = "reasoning", [ITEM_CALL] = "call",
+	        [ITEM_OTHER] = "other"};
 
 	buf_printf(b, "item_begin %s ", types[item->type]);
 	put_str(b, item->id);
@@ -244,6 +245,8 @@ static void put_end(struct buf *b, const struct turn_output *o)
 		buf_printf(b, " %s", o->incomplete_reason);
 	if (o->error)
 		buf_printf(b, " %d %s", o->error->code, o->error->text);
+	if (o->stop_sequence.n > 0)
+		buf_printf(b, " at=%.*s", (int)o->stop_sequence.n, o->stop_sequence.p);
 }
 
 static void put_output(struct buf *b, const struct turn_output *o)
@@ -353,6 +356,8 @@ static enum item_type item_type_of(struct str name)
 		return ITEM_REASONING;
 	if (str_is(name, "result"))
 		return ITEM_RESULT;
+	if (str_is(name, "other"))
+		return ITEM_OTHER;
 	assert_true(str_is(name, "call"));
 	return ITEM_CALL;
 }
@@ -423,6 +428,7 @@ static bool event_stream(struct script *s, struct str verb, struct words *w)
 		ev.id = option(w, "id");
 		ev.name = option(w, "name");
 		ev.opaque = option(w, "opaque");
+		ev.raw = option(w, "raw");
 	} else if (str_is(verb, "usage")) {
 		ev.type = STREAM_USAGE;
 		ev.usage = (struct usage){.given = true, .input = number(w), .output = number(w)};
@@ -434,7 +440,9 @@ static bool event_stream(struct script *s, struct str verb, struct words *w)
 		ev.finish = str_is(v, "calls")    ? FINISH_CALLS
 		            : str_is(v, "length") ? FINISH_LENGTH
 		            : str_is(v, "filter") ? FINISH_FILTER
+		            : str_is(v, "pause")  ? FINISH_PAUSE
 		                                  : FINISH_STOP;
+		ev.stop_sequence = option(w, "at");
 	} else if (str_is(verb, "error")) {
 		v = quoted(s, w);
 		error_set(&err, ERR_UPSTREAM, "%.*s", (int)v.n, v.p);
@@ -592,6 +600,30 @@ static void head_choice(struct script *s, struct words *w)
 	}
 }
 
+/* stop steps 2 | tool shell | tokens 100 | cost 0.01 | finish length */
+static void head_stop(struct script *s, struct words *w)
+{
+	struct stop_condition *all = arena_alloc(s->c->arena, 8 * sizeof(*all)), *stop;
+	struct str type = word(w), of = word(w);
+	bool ok = true;
+
+	assert_true(s->o.n_stop < 8);
+	if (s->o.n_stop > 0)
+		memcpy(all, s->o.stop, s->o.n_stop * sizeof(*all));
+	stop = &all[s->o.n_stop++];
+	s->o.stop = all;
+	stop->name = conversation_copy(s->c, of, &ok);
+	if (str_is(type, "steps") || str_is(type, "tokens")) {
+		stop->type = str_is(type, "steps") ? STOP_STEPS : STOP_TOKENS;
+		assert_true(str_to_u64(of, &stop->n));
+	} else if (str_is(type, "cost")) {
+		stop->type = STOP_COST;
+		assert_true(money_parse(of, &stop->cost));
+	} else {
+		stop->type = str_is(type, "tool") ? STOP_TOOL_CALL : STOP_FINISH;
+	}
+}
+
 static void turn_ready(struct script *s)
 {
 	if (s->t)
@@ -653,6 +685,8 @@ static void line_run(struct script *s, struct str line)
 		head_tool(s, &w);
 	} else if (str_is(first, "choice")) {
 		head_choice(s, &w);
+	} else if (str_is(first, "stop")) {
+		head_stop(s, &w);
 	} else if (str_is(first, "@")) {
 		s->now_ms = number(&w);
 	} else if (str_is(first, ">")) {
