@@ -105,6 +105,8 @@ extern const struct api api_chat;
 void api_error_body(const struct error *e, bool under_v1, struct buf *out);
 /* Anthropic's envelope; request_id is the answer's `request-id`, or NULL. */
 void api_error_body_anthropic(const struct error *e, const char *request_id, struct buf *out);
+/* Google's, with its name for the status, and details where there is something to say. */
+void api_error_body_google(const struct error *e, struct buf *out);
 /* "invalid_request_error" and so on: `error.type` for a code and status. */
 const char *api_error_type(const struct error *e);
 /* `error.code` as a string: the exact name ("unknown_parameter") or one for the status; NULL: none. */

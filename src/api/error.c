@@ -1,7 +1,7 @@
 /*
  * Errors as the dialects show them: OpenAI's envelope with OpenRouter's added fields, so that the
- * SDKs of both find what they look for (DESIGN section 9, "errors"), and Anthropic's. All names
- * come from here.
+ * SDKs of both find what they look for (DESIGN section 9, "errors"), Anthropic's and Google's. All
+ * names come from here.
  */
 #include "api/api.h"
 
@@ -174,5 +174,109 @@ void api_error_body_anthropic(const struct error *e, const char *request_id, str
 	}
 	jw_end(&w);
 	jw_kcstr(&w, "request_id", request_id);
+	jw_end(&w);
+}
+
+/* ---- Google's ---- */
+
+static const char *google_status(int status)
+{
+	switch (status) {
+	case 401:
+		return "UNAUTHENTICATED";
+	case 402:
+	case 429:
+		return "RESOURCE_EXHAUSTED";
+	case 403:
+		return "PERMISSION_DENIED";
+	case 404:
+		return "NOT_FOUND";
+	case 405:
+	case 501:
+		return "UNIMPLEMENTED";
+	case 409:
+		return "ABORTED";
+	case 412:
+		return "FAILED_PRECONDITION";
+	case 499:
+		return "CANCELLED";
+	case 502:
+	case 503:
+	case 529:
+		return "UNAVAILABLE";
+	case 408:
+	case 504:
+		return "DEADLINE_EXCEEDED";
+	default:
+		return status < 500 ? "INVALID_ARGUMENT" : "INTERNAL";
+	}
+}
+
+/* The reason as its clients know it: in capitals, and a bad key by their own name. */
+static void google_reason(const struct error *e, char out[sizeof(e->type)])
+{
+	size_t i = 0;
+
+	if (str_is(str_of(e->type), "invalid_api_key")) {
+		str_copy(out, sizeof(e->type), STR("API_KEY_INVALID"));
+		return;
+	}
+	for (; e->type[i] != 0; i++)
+		out[i] = e->type[i] >= 'a' && e->type[i] <= 'z' ? (char)(e->type[i] - 'a' + 'A')
+		                                                : e->type[i];
+	out[i] = 0;
+}
+
+static void google_details(struct json_writer *w, const struct error *e)
+{
+	char text[sizeof(e->type)];
+
+	jw_key(w, "details");
+	jw_array(w);
+	if (e->type[0]) {
+		google_reason(e, text);
+		jw_object(w);
+		jw_kcstr(w, "@type", "type.googleapis.com/google.rpc.ErrorInfo");
+		jw_kcstr(w, "reason", text);
+		jw_kcstr(w, "domain", "brig");
+		jw_end(w);
+	}
+	if (e->param[0]) {
+		jw_object(w);
+		jw_kcstr(w, "@type", "type.googleapis.com/google.rpc.BadRequest");
+		jw_key(w, "fieldViolations");
+		jw_array(w);
+		jw_object(w);
+		jw_kcstr(w, "field", e->param);
+		jw_kcstr(w, "description", api_error_text(e));
+		jw_end(w);
+		jw_end(w);
+		jw_end(w);
+	}
+	if (e->retry_after_ms > 0) {
+		str_format(text, sizeof(text), "%d.%03ds", e->retry_after_ms / 1000,
+		        e->retry_after_ms % 1000);
+		jw_object(w);
+		jw_kcstr(w, "@type", "type.googleapis.com/google.rpc.RetryInfo");
+		jw_kcstr(w, "retryDelay", text);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+void api_error_body_google(const struct error *e, struct buf *out)
+{
+	struct json_writer w;
+
+	jw_init(&w, out);
+	jw_object(&w);
+	jw_key(&w, "error");
+	jw_object(&w);
+	jw_ki64(&w, "code", error_http_status(e));
+	jw_kcstr(&w, "message", api_error_text(e));
+	jw_kcstr(&w, "status", google_status(error_http_status(e)));
+	if (e->type[0] || e->param[0] || e->retry_after_ms > 0)
+		google_details(&w, e);
+	jw_end(&w);
 	jw_end(&w);
 }

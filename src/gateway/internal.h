@@ -69,7 +69,8 @@ struct request {
 	struct http_exchange *x;
 	const struct config_key *key;
 	bool under_v1;
-	char *body; /* NULL: the exchange has it still */
+	bool streams; /* by its path: Gemini's streamGenerateContent */
+	char *body;   /* NULL: the exchange has it still */
 	size_t body_len;
 	struct str params[2]; /* {…} of the route, percent-decoded is refused: only [A-Za-z0-9_.:/-]
 	                         occur */
@@ -95,12 +96,25 @@ struct owner {
 struct route_entry;
 void gateway_handler(
         struct gateway *g, struct http_handler *h); /* route.c: fills the server's handler */
+/* What a name in a path means: SDKs send its slashes as %2F, people as they are. False: a broken
+ * escape, a NUL, or no room. */
+bool route_path_decode(struct str in, char *out, size_t size);
 
 /* ---- respond.c ---- */
 
-/* Answers with an error in the envelope of the path's API, or in Anthropic's where the request has
- * its version header. */
+/* Whose shape the answer to this request has; not after http_request_release(). */
+enum dialect respond_asks(const struct http_exchange *x);
+/* Answers with an error in the envelope of who asks. */
 void respond_error(struct http_exchange *x, bool under_v1, const struct error *e);
+/* The same where the request was released. request_id: Anthropic's, if the header was sent already;
+ * else NULL. */
+void respond_error_to(struct http_exchange *x, enum dialect asks, bool under_v1,
+        const char *request_id, const struct error *e);
+/* The envelope alone; adds the header that goes with Anthropic's. */
+void respond_error_body(struct http_exchange *x, enum dialect asks, bool under_v1,
+        const char *request_id, const struct error *e, struct buf *out);
+/* The header, where the error says when to come again. */
+void respond_retry_after(struct http_exchange *x, const struct error *e);
 void respond_json(struct http_exchange *x, int status, struct buf *body);
 
 /* ---- turns.c ---- */

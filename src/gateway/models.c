@@ -171,39 +171,13 @@ static bool search_row(void *ctx, const struct model_row *m)
 	return false;
 }
 
-/*
- * The name at the end of a path. SDKs send the slashes of a name as %2F, people as they are. False:
- * a broken escape, a NUL, or longer than any name here.
- */
-static bool name_decode(struct str in, char *out, size_t size)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < in.n; i++) {
-		int c = (unsigned char)in.p[i];
-
-		if (c == '%') {
-			if (in.n - i < 3 || str_hex_digit(in.p[i + 1]) < 0 ||
-			        str_hex_digit(in.p[i + 2]) < 0)
-				return false;
-			c = str_hex_digit(in.p[i + 1]) * 16 + str_hex_digit(in.p[i + 2]);
-			i += 2;
-		}
-		if (c == 0 || n + 1 >= size)
-			return false;
-		out[n++] = (char)c;
-	}
-	out[n] = 0;
-	return true;
-}
-
 void models_get(struct request *r)
 {
 	char id[600];
 	struct model_search s = {.id = id, .out = BUF_INIT(65536)};
 	struct error e;
 
-	if (name_decode(r->params[0], id, sizeof(id)))
+	if (route_path_decode(r->params[0], id, sizeof(id)))
 		models_each(r->g->config, search_row, &s);
 	if (s.found) {
 		respond_json(r->x, 200, &s.out);

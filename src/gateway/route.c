@@ -1,7 +1,8 @@
 /*
- * Paths → handlers. Everything under /api/v1 and /v1 needs a key; which key it is decides account
- * and workspace before any handler runs. An id in a path is [A-Za-z0-9_.:-]; anything else (slashes
- * in disguise too) matches no route and is a 404. Only the name of a model may hold more.
+ * Paths → handlers. Everything under /api/v1, /v1 and /v1beta needs a key; which key it is decides
+ * account and workspace before any handler runs. An id in a path is [A-Za-z0-9_.:-]; anything else
+ * (slashes in disguise too) matches no route and is a 404. Only the name of a model may hold more;
+ * under /v1beta what is done with it stands behind its last colon.
  */
 #include "gateway/internal.h"
 
@@ -16,7 +17,8 @@
 
 struct route_entry {
 	const char *method;
-	const char *path; /* below /api/v1 or /v1; {} is one segment, {*} at the end all the rest */
+	const char *path; /* below the prefix; {} is one segment; {*}, at the end or before a colon
+	                     and the path's last word, all the rest */
 	void (*handle)(struct request *r);
 	size_t max_body; /* 0: the configuration's */
 	/*
@@ -32,9 +34,29 @@ static void responses_create(struct request *r)
 	turns_handle(r, &api_responses);
 }
 
+/*
+ * A dialect's api, once it is linked, is three lines here:
+ *     static void messages_create(struct request *r) { turns_handle(r, &api_messages); }
+ *     {"POST", "/messages", messages_create, 0, NULL},
+ * and under /v1beta, where api_request has path_model and path_stream:
+ *     static void gemini_stream(struct request *r) { r->streams = true; turns_handle(r,
+ * &api_gemini); }
+ *     {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL},
+ */
+static void gemini_no_method(struct request *r)
+{
+	struct error e;
+
+	error_set(&e, ERR_NOT_FOUND,
+	        "There is no such method of a model here: the path ends in :generateContent, "
+	        ":streamGenerateContent or :countTokens.");
+	respond_error(r->x, false, &e);
+}
+
 /* What comes where nothing is read: thrown away, within bounds. */
 #define NO_BODY 65536
 
+/* Below /api/v1 and /v1. */
 static const struct route_entry routes[] = {
         {"POST", "/responses", responses_create, 0, NULL},
         {"GET", "/models", models_list, NO_BODY, NULL},
@@ -58,6 +80,15 @@ static const struct route_entry routes[] = {
         {"GET", "/files/{}", documents_get, NO_BODY, NULL},
         {"DELETE", "/files/{}", documents_delete, NO_BODY, NULL},
         {"GET", "/files/{}/content", documents_content, NO_BODY, NULL},
+        {NULL, NULL, NULL, 0, NULL},
+};
+
+/* Below /v1beta. */
+static const struct route_entry google_routes[] = {
+        {"GET", "/models", models_list, NO_BODY, NULL},
+        {"GET", "/models/{*}", models_get, NO_BODY, NULL},
+        {"POST", "/models/{*}", gemini_no_method, NO_BODY, NULL},
+        {NULL, NULL, NULL, 0, NULL},
 };
 
 #define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:"
@@ -77,7 +108,10 @@ static bool path_match(const char *pattern, struct str path, struct str params[2
 		}
 		if (p[1] == '*') {
 			params[n] = (struct str){path.p + i, path.n - i};
-			return i < path.n;
+			if (!str_ends(params[n], p + strlen("{*}")))
+				return false;
+			params[n].n -= strlen(p + strlen("{*}"));
+			return params[n].n > 0;
 		}
 		size_t begin = i;
 
@@ -92,33 +126,43 @@ static bool path_match(const char *pattern, struct str path, struct str params[2
 	return i == path.n;
 }
 
-/* Takes the version prefix off. False: not ours. */
-static bool path_below(struct str path, struct str *ret_rest, bool *ret_under_v1)
+/* The table that a path belongs to, and what is left of the path. NULL: not ours. */
+static const struct route_entry *path_below(struct str path, struct str *ret_rest)
 {
-	*ret_under_v1 = str_starts(path, "/v1/");
-	if (!*ret_under_v1 && !str_starts(path, "/api/v1/"))
-		return false;
-	size_t n = *ret_under_v1 ? strlen("/v1") : strlen("/api/v1");
+	static const struct {
+		const char *prefix;
+		const struct route_entry *table;
+	} prefixes[] = {{"/v1", routes}, {"/api/v1", routes}, {"/v1beta", google_routes}};
 
-	*ret_rest = (struct str){path.p + n, path.n - n};
-	return true;
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
+		size_t n = strlen(prefixes[i].prefix);
+
+		if (!str_starts(path, prefixes[i].prefix) || path.n == n || path.p[n] != '/')
+			continue;
+		*ret_rest = (struct str){path.p + n, path.n - n};
+		return prefixes[i].table;
+	}
+	return NULL;
 }
 
 /* The route, or NULL; *ret_other is set where the path exists with another method. */
 static const struct route_entry *route_find(
-        struct str method, struct str rest, struct str params[2], bool *ret_other)
+        const struct http_exchange *x, struct str params[2], bool *ret_other)
 {
+	struct str method = http_request_method(x), rest;
+	const struct route_entry *at = path_below(http_request_path(x), &rest);
+
 	*ret_other = false;
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+	for (; at != NULL && at->path != NULL; at++) {
 		struct str p[2] = {{NULL, 0}, {NULL, 0}};
 
-		if (!path_match(routes[i].path, rest, p))
+		if (!path_match(at->path, rest, p))
 			continue;
-		if (str_is(method, routes[i].method) ||
-		        (str_is(method, "HEAD") && str_is(str_of(routes[i].method), "GET"))) {
+		if (str_is(method, at->method) ||
+		        (str_is(method, "HEAD") && str_is(str_of(at->method), "GET"))) {
 			params[0] = p[0];
 			params[1] = p[1];
-			return &routes[i];
+			return at;
 		}
 		*ret_other = true;
 	}
@@ -186,17 +230,16 @@ static void respond_health(struct gateway *g, struct http_exchange *x, bool read
 static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 {
 	struct gateway *g = ctx;
-	struct str path = http_request_path(x), rest, params[2];
-	const struct route_entry *route = NULL;
-	bool under_v1 = false, other = false;
+	struct str path = http_request_path(x), params[2];
+	const struct route_entry *route;
+	bool under_v1 = str_starts(path, "/v1/"), other;
 	struct error e;
 
 	if (str_is(path, "/healthz") || str_is(path, "/readyz")) {
 		respond_health(g, x, str_is(path, "/readyz"));
 		return 0;
 	}
-	if (path_below(path, &rest, &under_v1))
-		route = route_find(http_request_method(x), rest, params, &other);
+	route = route_find(x, params, &other);
 	if (route == NULL && !other) {
 		error_set(&e, ERR_NOT_FOUND, "There is nothing at this path.");
 		respond_error(x, under_v1, &e);
@@ -235,13 +278,10 @@ static void on_body(void *ctx, struct http_exchange *x, const void *data, size_t
 static void on_request(void *ctx, struct http_exchange *x)
 {
 	struct request r = {.g = ctx, .x = x};
-	struct str rest;
 	bool other;
-	const struct route_entry *route;
+	const struct route_entry *route = route_find(x, r.params, &other);
 
-	if (!path_below(http_request_path(x), &rest, &r.under_v1))
-		BUG("a request passed on_head and has no version");
-	route = route_find(http_request_method(x), rest, r.params, &other);
+	r.under_v1 = str_starts(http_request_path(x), "/v1/");
 	r.key = authenticate(r.g, x);
 	if (route == NULL || r.key == NULL)
 		BUG("a request passed on_head and has no route or key");
@@ -278,10 +318,30 @@ static void on_error_body(void *ctx, struct http_exchange *x, int status, const 
 	error_set(&e, code, "%s", text);
 	e.http_status = status;
 	*content_type = "application/json";
-	if (http_request_header(x, "anthropic-version").p != NULL)
-		api_error_body_anthropic(&e, NULL, out);
-	else
-		api_error_body(&e, str_starts(http_request_path(x), "/v1/"), out);
+	respond_error_body(
+	        x, respond_asks(x), str_starts(http_request_path(x), "/v1/"), NULL, &e, out);
+}
+
+bool route_path_decode(struct str in, char *out, size_t size)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < in.n; i++) {
+		int c = (unsigned char)in.p[i];
+
+		if (c == '%') {
+			if (in.n - i < 3 || str_hex_digit(in.p[i + 1]) < 0 ||
+			        str_hex_digit(in.p[i + 2]) < 0)
+				return false;
+			c = str_hex_digit(in.p[i + 1]) * 16 + str_hex_digit(in.p[i + 2]);
+			i += 2;
+		}
+		if (c == 0 || n + 1 >= size)
+			return false;
+		out[n++] = (char)c;
+	}
+	out[n] = 0;
+	return true;
 }
 
 void gateway_handler(struct gateway *g, struct http_handler *h)

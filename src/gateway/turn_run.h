@@ -101,7 +101,10 @@ struct turn_run {
 	char *model_shown;
 	/* Parsing, perhaps on the pool. */
 	const struct api *api;
-	char *session; /* the header's value, whole: its end counts */
+	enum dialect asks; /* whose shape errors have */
+	char *session;     /* the header's value, whole: its end counts */
+	char *beta;        /* the header anthropic-beta, or NULL */
+	char *path_model;  /* of a path that names it, decoded; NULL: none */
 	struct api_request in;
 };
 
@@ -123,9 +126,9 @@ void upstream_cancel(
 
 /* callids.c */
 void callids_keep(struct turn_run *t,
-        const struct item *call); /* a call is about to be shown to the client */
+        const struct item *call);              /* a call is about to be shown to the client */
 bool callids_needed(const struct turn_run *t); /* the route is known */
-void callids_resolve(struct turn_run *t); /* on a pool thread */
+void callids_resolve(struct turn_run *t);      /* on a pool thread */
 
 void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes);
 void run_pause(struct turn_run *t, bool paused);

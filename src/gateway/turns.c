@@ -22,9 +22,11 @@
 
 #include <stdlib.h>
 
-#define POOL_PARSE (64 * 1024) /* larger bodies are read on the pool */
-#define PIECE      65536
-#define STEP       262144 /* of a large event, in one step of the loop: also a quick client waits */
+#define POOL_PARSE     (64 * 1024) /* larger bodies are read on the pool */
+#define PIECE          65536
+#define MODEL_NAME_MAX 1024 /* in a path: what is longer than a name may be is refused as a name   \
+	                     */
+#define STEP 262144 /* of a large event, in one step of the loop: also a quick client waits */
 
 static void turn_pump(struct turn_run *t);
 
@@ -45,6 +47,8 @@ static void turn_run_free(struct turn_run *t)
 	buf_free(&t->out);
 	free(t->in.body);
 	free(t->session);
+	free(t->beta);
+	free(t->path_model);
 	free(t->model_shown);
 	free(t->job_error);
 	if (t->timer != NULL)
@@ -110,20 +114,25 @@ static void feed_plain(struct turn_run *t, enum turn_event_type type)
 
 /* ---- bytes to the client ---- */
 
+/* Every answer names itself, in Anthropic's word too where its clients ask. */
+static void id_headers(struct turn_run *t)
+{
+	http_response_header(t->x, "X-Generation-Id", t->who.id);
+	http_response_header(t->x, "X-Request-Id", t->who.id);
+	if (t->asks == DIALECT_ANTHROPIC)
+		http_response_header(t->x, "request-id", t->who.id);
+}
+
 static void answer_headers(struct turn_run *t)
 {
 	struct turn_totals totals;
-	char text[24];
 
 	turn_totals(t->turn, clock_mono_ms(), &totals);
-	http_response_header(t->x, "X-Generation-Id", t->who.id);
-	http_response_header(t->x, "X-Request-Id", t->who.id);
+	id_headers(t);
 	if (totals.commands_started && t->ended && t->status >= 400)
 		http_response_header(t->x, "X-Should-Retry", "false");
-	if (t->failure != NULL && t->failure->retry_after_ms > 0 && t->status >= 400) {
-		str_format(text, sizeof(text), "%d", (t->failure->retry_after_ms + 999) / 1000);
-		http_response_header(t->x, "Retry-After", text);
-	}
+	if (t->failure != NULL && t->status >= 400)
+		respond_retry_after(t->x, t->failure);
 	t->answered = true;
 }
 
@@ -135,7 +144,7 @@ static void answer_error(struct turn_run *t)
 	t->status = error_http_status(t->failure);
 	answer_headers(t);
 	t->finished = true;
-	t->request.api->error_body(t->failure, t->request.under_v1, &body);
+	respond_error_body(t->x, t->asks, t->in.under_v1, t->who.id, t->failure, &body);
 	http_respond(t->x, t->status, "application/json", (struct str){body.data, body.len});
 	buf_free(&body);
 }
@@ -474,9 +483,8 @@ static void refuse(struct turn_run *t, const struct error *e)
 
 	t->done = true;
 	if (x != NULL) {
-		http_response_header(x, "X-Generation-Id", t->who.id);
-		http_response_header(x, "X-Request-Id", t->who.id);
-		respond_error(x, t->in.under_v1, e);
+		id_headers(t);
+		respond_error_to(x, t->asks, t->in.under_v1, t->who.id, e);
 	}
 	turn_run_reap(t);
 }
@@ -522,7 +530,8 @@ void turn_run_serve(struct turn_run *t)
 	}
 }
 
-/* Blocks of these dialects carry a provider's bytes as they are, where the client speaks the same. */
+/* Blocks of these dialects carry a provider's bytes as they are, where the client speaks the same.
+ */
 static bool state_is_plain(enum dialect client, enum dialect provider)
 {
 	return client == provider && (client == DIALECT_ANTHROPIC || client == DIALECT_GEMINI);
@@ -718,6 +727,38 @@ static void go_on(struct turn_run *t)
 		turn_begin(t);
 }
 
+/* A header's value that lives as long as the turn, or NULL. */
+static char *keep_header(const struct http_exchange *x, const char *name, struct str *ret)
+{
+	struct str value = http_request_header(x, name);
+	char *kept = value.p != NULL ? mem_strndup(value.p, value.n) : NULL;
+
+	*ret = (struct str){kept, value.n};
+	return kept;
+}
+
+/* What the request says beside its body. */
+static void keep_head(struct turn_run *t, const struct request *r)
+{
+	char model[MODEL_NAME_MAX + 1];
+
+	t->asks = respond_asks(r->x);
+	t->in = (struct api_request){
+	        .under_v1 = r->under_v1,
+	        .config = r->g->config,
+	        .path_stream = r->streams,
+	};
+	t->session = keep_header(r->x, "x-session-id", &t->in.session_header);
+	t->beta = keep_header(r->x, "anthropic-beta", &t->in.anthropic_beta);
+	if (r->params[0].p == NULL)
+		return;
+	/* What cannot be a name is no model that we know: the route says so. */
+	t->path_model = route_path_decode(r->params[0], model, sizeof(model))
+	                        ? mem_strndup(model, strlen(model))
+	                        : mem_strndup(r->params[0].p, r->params[0].n);
+	t->in.path_model = str_of(t->path_model);
+}
+
 void turns_handle(struct request *r, const struct api *api)
 {
 	struct gateway *g = r->g;
@@ -738,15 +779,7 @@ void turns_handle(struct request *r, const struct api *api)
 		t->next->link = &t->next;
 	g->turns = t;
 	http_exchange_set_data(r->x, &t->owner);
-	t->in = (struct api_request){
-	        .session_header = http_request_header(r->x, "x-session-id"),
-	        .under_v1 = r->under_v1,
-	        .config = g->config,
-	};
-	if (t->in.session_header.p != NULL) {
-		t->session = mem_strndup(t->in.session_header.p, t->in.session_header.n);
-		t->in.session_header.p = t->session;
-	}
+	keep_head(t, r);
 	t->in.body = http_request_take_body(r->x, &t->in.body_len);
 	http_request_release(r->x);
 	if (t->in.body_len <= POOL_PARSE) {

@@ -320,8 +320,8 @@ void http_response_refuse(struct http_exchange *x, int status, const char *text)
 			http_abort(x);
 		return;
 	}
-	c->server->h.error_body(c->server->h.ctx, x, status, text, &body, &content_type);
 	buf_reset(&x->headers);
+	c->server->h.error_body(c->server->h.ctx, x, status, text, &body, &content_type);
 	if (status == 503)
 		http_response_header(x, "Retry-After", "1");
 	if (status == 415)

@@ -62,8 +62,8 @@ struct http_handler {
 	void (*on_gone)(void *ctx, struct http_exchange *x, enum http_gone why);
 	/*
 	 * The server itself refuses a request (400, 408, 411, 413, 415, 431, 501, 505 …): writes
-	 * the body in the API's own envelope. x may have no target yet (http_request_target is then
-	 * {NULL,0}).
+	 * the body in the API's own envelope, and may add headers. x may have no target yet
+	 * (http_request_target is then {NULL,0}).
 	 */
 	void (*error_body)(void *ctx, struct http_exchange *x, int status, const char *text,
 	        struct buf *out, const char **content_type);
