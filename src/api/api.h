@@ -27,6 +27,8 @@ struct api_request {
 	/* Where the path says so (Gemini): the model, and whether the answer is streamed. */
 	struct str path_model;
 	bool path_stream;
+	/* Streamed as one JSON array and not as server-sent events: without alt=sse. API_SSE is then that carrier. */
+	bool path_array;
 };
 
 /* What a request asks for, checked. */

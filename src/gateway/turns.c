@@ -22,10 +22,11 @@
 
 #include <stdlib.h>
 
-#define POOL_PARSE     (64 * 1024) /* larger bodies are read on the pool */
-#define PIECE          65536
-#define MODEL_NAME_MAX 1024 /* in a path: what is longer than a name may be is refused as a name   \
-	                     */
+#define POOL_PARSE (64 * 1024) /* larger bodies are read on the pool */
+#define PIECE      65536
+#define MODEL_NAME_MAX                                                                             \
+	1024        /* in a path: what is longer than a name may be is refused as a name           \
+	             */
 #define STEP 262144 /* of a large event, in one step of the loop: also a quick client waits */
 
 static void turn_pump(struct turn_run *t);
@@ -176,7 +177,8 @@ static bool answer_begin(struct turn_run *t)
 	answer_headers(t);
 	http_response_header(t->x, "Cache-Control", "no-cache");
 	http_response_header(t->x, "X-Accel-Buffering", "no");
-	http_respond_start(t->x, 200, "text/event-stream; charset=utf-8");
+	http_respond_start(t->x, 200,
+	        t->in.path_array ? "application/json" : "text/event-stream; charset=utf-8");
 	return true;
 }
 
@@ -737,6 +739,15 @@ static char *keep_header(const struct http_exchange *x, const char *name, struct
 	return kept;
 }
 
+/* Google's word for server-sent events. */
+static bool wants_events(const struct http_exchange *x)
+{
+	_cleanup_buf_ struct buf alt = BUF_INIT(64);
+
+	return http_query_get(http_request_query(x), "alt", &alt) &&
+	       strcmp(buf_cstr(&alt), "sse") == 0;
+}
+
 /* What the request says beside its body. */
 static void keep_head(struct turn_run *t, const struct request *r)
 {
@@ -748,6 +759,7 @@ static void keep_head(struct turn_run *t, const struct request *r)
 	        .config = r->g->config,
 	        .path_stream = r->streams,
 	};
+	t->in.path_array = r->streams && !wants_events(r->x);
 	t->session = keep_header(r->x, "x-session-id", &t->in.session_header);
 	t->beta = keep_header(r->x, "anthropic-beta", &t->in.anthropic_beta);
 	if (r->params[0].p == NULL)
