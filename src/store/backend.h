@@ -59,6 +59,17 @@ struct store_backend {
 	int (*document_blob_unused)(
 	        struct store *s, struct str blob, store_do_fn *fn, void *ctx, struct error *err);
 	int (*documents_expire)(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+	int (*response_put)(struct store *s, const struct store_scope *scope,
+	        const struct store_response *r, uint64_t quota, struct error *err);
+	int (*response_get)(struct store *s, const struct store_scope *scope, struct str id,
+	        int64_t now_ms, struct store_response_text *ret, struct error *err);
+	int (*response_chain)(struct store *s, const struct store_scope *scope, struct str id,
+	        int64_t now_ms, uint64_t max_bytes, struct store_chain *ret, struct error *err);
+	int (*response_item)(struct store *s, const struct store_scope *scope, struct str item,
+	        int64_t now_ms, char **ret, size_t *ret_len, struct error *err);
+	int (*response_delete)(struct store *s, const struct store_scope *scope, struct str id,
+	        int64_t now_ms, struct error *err);
+	int (*responses_expire)(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 };
 
 /* A backend's own struct begins with this. */

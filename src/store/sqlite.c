@@ -616,6 +616,8 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->documents[i]);
 	for (size_t i = 0; i < SQLITE_NETWORK_STATEMENTS; i++)
 		sqlite3_finalize(q->network[i]);
+	for (size_t i = 0; i < SQLITE_RESPONSE_STATEMENTS; i++)
+		sqlite3_finalize(q->responses[i]);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
@@ -760,6 +762,12 @@ static const struct store_backend backend = {
         .document_blob_used = sqlite_documents_blob_used,
         .document_blob_unused = sqlite_documents_blob_unused,
         .documents_expire = sqlite_documents_expire,
+        .response_put = sqlite_responses_put,
+        .response_get = sqlite_responses_get,
+        .response_chain = sqlite_responses_chain,
+        .response_item = sqlite_responses_item,
+        .response_delete = sqlite_responses_delete,
+        .responses_expire = sqlite_responses_expire,
 };
 
 int sqlite_open(const struct store_options *o, struct store **ret, struct error *err)

@@ -14,6 +14,7 @@
 #define SQLITE_MAIN_STATEMENTS     32
 #define SQLITE_DOCUMENT_STATEMENTS 16
 #define SQLITE_NETWORK_STATEMENTS  4
+#define SQLITE_RESPONSE_STATEMENTS 24
 
 struct sqlite {
 	struct store store;
@@ -22,6 +23,7 @@ struct sqlite {
 	sqlite3_stmt *main[SQLITE_MAIN_STATEMENTS]; /* prepared when first used: sqlite.c */
 	sqlite3_stmt *documents[SQLITE_DOCUMENT_STATEMENTS]; /* and sqlite_documents.c */
 	sqlite3_stmt *network[SQLITE_NETWORK_STATEMENTS];    /* and sqlite_network.c */
+	sqlite3_stmt *responses[SQLITE_RESPONSE_STATEMENTS]; /* and sqlite_responses.c */
 };
 
 struct sqlite *sqlite_lock(struct store *s);
@@ -76,5 +78,19 @@ int sqlite_network_add(
 int sqlite_network_list(struct store *s, const struct store_scope *scope, struct str container,
         uint32_t limit, struct store_network **ret, size_t *ret_n, struct error *err);
 int sqlite_network_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
+
+/* ---- sqlite_responses.c ---- */
+
+int sqlite_responses_put(struct store *s, const struct store_scope *scope,
+        const struct store_response *r, uint64_t quota, struct error *err);
+int sqlite_responses_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_response_text *ret, struct error *err);
+int sqlite_responses_chain(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, uint64_t max_bytes, struct store_chain *ret, struct error *err);
+int sqlite_responses_item(struct store *s, const struct store_scope *scope, struct str item,
+        int64_t now_ms, char **ret, size_t *ret_len, struct error *err);
+int sqlite_responses_delete(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct error *err);
+int sqlite_responses_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 
 #endif

@@ -286,6 +286,77 @@ int store_documents_expire(struct store *s, int64_t now_ms, uint32_t limit, stru
 	return s->backend->documents_expire(s, now_ms, limit, err);
 }
 
+/* ---- responses ---- */
+
+static int check_response_id(const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	return r < 0 ? r : check_text(id, STORE_ID_MAX, "response id", err);
+}
+
+int store_response_put(struct store *s, const struct store_scope *scope,
+        const struct store_response *r, uint64_t quota, struct error *err)
+{
+	int rc = check_response_id(scope, r->id, err);
+
+	if (rc == 0 && r->previous.p)
+		rc = check_text(r->previous, STORE_ID_MAX, "previous response id", err);
+	return rc < 0 ? rc : s->backend->response_put(s, scope, r, quota, err);
+}
+
+int store_response_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_response_text *ret, struct error *err)
+{
+	int r = check_response_id(scope, id, err);
+
+	return r < 0 ? r : s->backend->response_get(s, scope, id, now_ms, ret, err);
+}
+
+int store_response_chain(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, uint64_t max_bytes, struct store_chain *ret, struct error *err)
+{
+	int r = check_response_id(scope, id, err);
+
+	return r < 0 ? r
+	             : s->backend->response_chain(s, scope, id, now_ms, max_bytes, ret, err);
+}
+
+void store_chain_clear(struct store_chain *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < c->n; i++) {
+		free(c->links[i].input);
+		free(c->links[i].output);
+	}
+	free(c->links);
+	*c = (struct store_chain){0};
+}
+
+int store_response_item(struct store *s, const struct store_scope *scope, struct str item,
+        int64_t now_ms, char **ret, size_t *ret_len, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	if (r == 0)
+		r = check_text(item, SCOPE_MAX, "item id", err);
+	return r < 0 ? r : s->backend->response_item(s, scope, item, now_ms, ret, ret_len, err);
+}
+
+int store_response_delete(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct error *err)
+{
+	int r = check_response_id(scope, id, err);
+
+	return r < 0 ? r : s->backend->response_delete(s, scope, id, now_ms, err);
+}
+
+int store_responses_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err)
+{
+	return s->backend->responses_expire(s, now_ms, limit, err);
+}
+
 /* ---- keeper ---- */
 
 int store_keeper_take(struct store *s, struct str node, struct str holder, int64_t now_ms,

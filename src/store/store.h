@@ -214,6 +214,76 @@ int store_document_blob_unused(
 /* For the keeper: removes rows whose time is over, at most `limit`. Returns how many. */
 int store_documents_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 
+/* ---- stored responses ---- */
+
+struct store_response_item {
+	struct str id;
+	size_t at, len; /* in the object */
+};
+/*
+ * An answer of the Responses API, and what its own request brought. Everything is borrowed. Ids of
+ * items may be longer than STORE_ID_MAX: those are not found by store_response_item().
+ */
+struct store_response {
+	struct str id;
+	struct str previous; /* the one that it continues, or {NULL,0} */
+	bool running;        /* not yet at its end: the object is preliminary */
+	struct str object;   /* JSON */
+	size_t output_at, output_len; /* of the array `output` in it */
+	const struct store_response_item *items; /* of that array */
+	size_t n_items;
+	struct str input; /* JSON: a string, or an array of items */
+	size_t n_input;
+	int64_t created_ms, expires_ms;
+};
+/*
+ * Makes the row, or brings the running one of that id to its end: 1; 0: that one was deleted
+ * meanwhile. Where the workspace holds more than quota bytes then, its oldest rows go. -ERR_TOO_LARGE
+ * where this one alone is more.
+ */
+int store_response_put(struct store *s, const struct store_scope *scope,
+        const struct store_response *r, uint64_t quota, struct error *err);
+
+struct store_response_text {
+	char *object; /* malloc'ed, NUL-terminated */
+	size_t len;
+	bool running;
+};
+/* 0 or -ERR_NOT_FOUND, which one that was deleted or has expired is too. */
+int store_response_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_response_text *ret, struct error *err);
+
+/* What was said from the first response of a chain to the last. */
+struct store_chain_link {
+	char *input, *output; /* malloc'ed JSON: a string or an array; an array */
+	size_t input_len, output_len;
+	char id[STORE_ID_MAX + 1];
+};
+struct store_chain {
+	struct store_chain_link *links; /* the first one first */
+	size_t n;
+	size_t n_items; /* in all of them */
+	uint64_t bytes;
+	bool running; /* the last one has not come to its end */
+};
+/*
+ * 0, or -ERR_NOT_FOUND, also where a row before it is there no more; -ERR_TOO_LARGE beyond
+ * max_bytes.
+ */
+int store_response_chain(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, uint64_t max_bytes, struct store_chain *ret, struct error *err);
+void store_chain_clear(struct store_chain *c);
+/* The JSON of the item of that id that was given out last; malloc'ed. 0 or -ERR_NOT_FOUND. */
+int store_response_item(struct store *s, const struct store_scope *scope, struct str item,
+        int64_t now_ms, char **ret, size_t *ret_len, struct error *err);
+/* Nobody finds it any more; its bytes stay while a later response goes on from it. 0 or
+ * -ERR_NOT_FOUND. */
+int store_response_delete(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct error *err);
+/* For the keeper: removes at most `limit` that nobody may ask for and none goes on from. How many.
+ */
+int store_responses_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+
 /* ---- the node's keeper ---- */
 
 /*
