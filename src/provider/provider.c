@@ -1,6 +1,7 @@
 #include "provider/provider.h"
 
 #include "base/mem.h"
+#include "provider/gemini.h"
 #include "provider/openai_chat.h"
 #include "provider/script.h"
 
@@ -18,6 +19,17 @@ const struct provider provider_openai_chat = {
         .error = openai_chat_error,
 };
 
+const struct provider provider_gemini = {
+        .dialect = DIALECT_GEMINI,
+        .name = "gemini",
+        .build = gemini_build,
+        .open = gemini_parse_open,
+        .feed = gemini_parse_feed,
+        .end = gemini_parse_end,
+        .close = gemini_parse_close,
+        .error = gemini_error,
+};
+
 const struct provider provider_script = {
         .dialect = DIALECT_SCRIPT,
         .name = "script",
@@ -31,9 +43,10 @@ const struct provider *provider_for(enum dialect d)
 		return &provider_openai_chat;
 	case DIALECT_SCRIPT:
 		return &provider_script;
+	case DIALECT_GEMINI:
+		return &provider_gemini;
 	case DIALECT_OPENAI_RESPONSES:
 	case DIALECT_ANTHROPIC:
-	case DIALECT_GEMINI:
 		return NULL;
 	}
 	return NULL;

@@ -1,0 +1,507 @@
+/*
+ * The answer of streamGenerateContent → canonical events.
+ *
+ * Theory of operation. Bytes go through the SSE reader (or, when the first byte shows JSON, an
+ * object or the array that comes without alt=sse, are kept until the end). Every event is one
+ * GenerateContentResponse, and adds parts to its first candidate. A part is whole when it comes;
+ * only text and thoughts go on in later parts. So there is at most one open item, a run of text or
+ * of thoughts, and any other part ends it.
+ *
+ * A part that carries a thoughtSignature must go back unmerged, so it is always an item of its own.
+ * An empty text with a signature, as streams end with, is reasoning without text: that is the one
+ * kind of item that every dialect can carry a state in.
+ *
+ * Parts of other kinds (a run of the provider's own code execution, a picture) go on raw: only
+ * clients of this dialect can read them.
+ *
+ * A line that is no JSON is skipped. A reply has ended well only if there was a finishReason, or
+ * the prompt was blocked; usage is cumulative, each field's last value stands.
+ */
+#include "provider/gemini.h"
+
+#include "base/id.h"
+#include "base/mem.h"
+#include "http/sse.h"
+
+#include <stdlib.h>
+
+#define EVENT_MAX ((size_t)32 << 20)
+#define TREE_MAX  ((size_t)64 << 20)
+#define REPLY_MAX ((size_t)64 << 20) /* all text, thoughts, arguments and raw parts of one reply   \
+	                              */
+#define ARGS_MAX  ((size_t)4 << 20)
+#define CALLS_MAX 256
+#define ITEMS_MAX 10000
+#define ID_MAX    1024
+#define NAME_MAX  256
+#define COUNT_MAX                                                                                  \
+	((int64_t)1                                                                                \
+	        << 40) /* more tokens is nonsense, and would overflow where replies are summed */
+
+enum mode { MODE_SNIFF, MODE_SSE, MODE_JSON };
+
+struct provider_parser {
+	enum mode mode;
+	struct sse_reader *sse;
+	struct buf body; /* MODE_JSON */
+	stream_fn emit;  /* during feed and end only */
+	void *ctx;
+	bool begun, ended;
+	bool open; /* an item is: text or thoughts without signature, to be gone on with */
+	enum item_type open_type;
+	size_t n_items, n_calls, n_bytes;
+	struct usage usage;
+	bool finish_seen;
+	enum finish finish;
+	char failure[96]; /* why the finishReason means that there is no answer; "" */
+	size_t good, malformed;
+};
+
+/* ---- emitting ---- */
+
+static int emit(struct provider_parser *p, const struct stream_event *ev)
+{
+	int r;
+
+	if (p->ended)
+		return 0;
+	if (ev->type == STREAM_END || ev->type == STREAM_ERROR)
+		p->ended = true;
+	r = p->emit(p->ctx, ev);
+	if (r < 0)
+		p->ended = true;
+	return r;
+}
+
+static int emit_usage(struct provider_parser *p)
+{
+	struct stream_event ev = {.type = STREAM_USAGE, .usage = p->usage};
+
+	return p->usage.given ? emit(p, &ev) : 0;
+}
+
+/* The reply is over and wrong. What was used is booked all the same. */
+static int fail(struct provider_parser *p, const struct error *err)
+{
+	struct stream_event ev = {.type = STREAM_ERROR, .error = err};
+	int r = emit_usage(p);
+
+	return r < 0 ? r : emit(p, &ev);
+}
+
+static int fail_text(struct provider_parser *p, const char *text)
+{
+	struct error err = {0};
+
+	error_set(&err, ERR_UPSTREAM, "%s", text);
+	str_copy(err.type, sizeof(err.type), STR("provider_unavailable"));
+	return fail(p, &err);
+}
+
+/* ---- items ---- */
+
+static int end_open(struct provider_parser *p)
+{
+	struct stream_event ev = {.type = STREAM_ITEM_END, .item_type = p->open_type};
+
+	if (!p->open)
+		return 0;
+	p->open = false;
+	return emit(p, &ev);
+}
+
+/* Begins an item; ev says what else there is of it. */
+static int begin_item(struct provider_parser *p, struct stream_event *ev)
+{
+	int r = end_open(p);
+
+	if (r < 0 || p->ended)
+		return r;
+	if (p->n_items == ITEMS_MAX)
+		return fail_text(p, "the provider's reply has too many parts");
+	p->n_items++;
+	ev->type = STREAM_ITEM_BEGIN;
+	return emit(p, ev);
+}
+
+/* Counts bytes of the reply. */
+static int take(struct provider_parser *p, size_t n)
+{
+	if (n > REPLY_MAX - p->n_bytes)
+		return fail_text(p, "the provider's reply is longer than 64 MiB");
+	p->n_bytes += n;
+	return 0;
+}
+
+static int delta(struct provider_parser *p, enum item_type type, struct str text)
+{
+	struct stream_event ev = {.type = STREAM_DELTA,
+	        .item_type = type,
+	        .part_type = type == ITEM_REASONING ? PART_SUMMARY : PART_TEXT,
+	        .text = text};
+
+	return text.n ? emit(p, &ev) : 0;
+}
+
+static int end_item(struct provider_parser *p, struct stream_event *ev, struct str signature)
+{
+	ev->type = STREAM_ITEM_END;
+	ev->opaque = signature;
+	return emit(p, ev);
+}
+
+/* ---- parts ---- */
+
+static int read_text(struct provider_parser *p, struct str text, bool thought, struct str signature)
+{
+	enum item_type type = thought || !text.n ? ITEM_REASONING : ITEM_MESSAGE;
+	struct stream_event ev = {.item_type = type};
+	int r = 0;
+
+	if (!text.n && !signature.n)
+		return 0;
+	if (signature.n || !p->open || p->open_type != type)
+		r = begin_item(p, &ev);
+	if (r == 0)
+		r = delta(p, type, text);
+	if (r < 0 || p->ended)
+		return r;
+	p->open = !signature.n;
+	p->open_type = type;
+	return signature.n ? end_item(p, &ev, signature) : 0;
+}
+
+static int read_call(struct provider_parser *p, const struct json *call, struct str signature)
+{
+	struct stream_event ev = {.item_type = ITEM_CALL,
+	        .id = json_str(json_get(call, "id")),
+	        .name = json_str(json_get(call, "name"))};
+	const struct json *args = json_get(call, "args");
+	struct str raw = json_absent(args) ? STR("{}") : json_raw(args);
+	char minted[64];
+	int r;
+
+	if (p->n_calls == CALLS_MAX)
+		return fail_text(p, "the provider made more than 256 tool calls in one reply");
+	if (raw.n > ARGS_MAX)
+		return fail_text(p, "the provider sent a tool call with over 4 MiB of arguments");
+	p->n_calls++;
+	if (!ev.id.n || ev.id.n > ID_MAX) {
+		id_make(minted, sizeof(minted), GEMINI_NO_ID, 20);
+		ev.id = str_of(minted);
+	}
+	if (ev.name.n > NAME_MAX) /* nobody declared it */
+		ev.name.n = 0;
+	r = begin_item(p, &ev);
+	if (r == 0)
+		r = delta(p, ITEM_CALL, raw);
+	return r < 0 || p->ended ? r : end_item(p, &ev, signature);
+}
+
+static int read_other(struct provider_parser *p, const struct json *part)
+{
+	struct stream_event ev = {.item_type = ITEM_OTHER};
+	int r = begin_item(p, &ev);
+
+	if (r < 0 || p->ended)
+		return r;
+	ev.raw = json_raw(part);
+	ev.raw_dialect = DIALECT_GEMINI;
+	return end_item(p, &ev, (struct str){NULL, 0});
+}
+
+/* A part with nothing but what every part may have beside its data. */
+static bool is_empty(const struct json *part)
+{
+	for (const struct json *v = json_first(part); v; v = json_next(v))
+		if (!str_is(json_key(v), "thought") && !str_is(json_key(v), "thoughtSignature") &&
+		        !str_is(json_key(v), "partMetadata"))
+			return false;
+	return true;
+}
+
+static int read_part(struct provider_parser *p, const struct json *part)
+{
+	const struct json *text = json_get(part, "text"), *call = json_get(part, "functionCall");
+	struct str signature = json_str(json_get(part, "thoughtSignature"));
+	int r;
+
+	if (p->ended || !json_is(part, JSON_OBJECT))
+		return 0;
+	r = take(p, json_raw(part).n);
+	if (r < 0 || p->ended)
+		return r;
+	if (json_is(call, JSON_OBJECT))
+		return read_call(p, call, signature);
+	if (json_is(text, JSON_STRING) || is_empty(part))
+		return read_text(
+		        p, json_str(text), json_bool(json_get(part, "thought")), signature);
+	return read_other(p, part);
+}
+
+/* ---- usage and finish ---- */
+
+static bool read_count(const struct json *usage, const char *key, uint64_t *ret)
+{
+	int64_t v;
+
+	if (!json_i64(json_get(usage, key), &v) || v < 0 || v > COUNT_MAX)
+		return false;
+	*ret = (uint64_t)v;
+	return true;
+}
+
+/* Its input holds what was cached; what its own tools fed back, and the thoughts, stand beside the
+ * others. */
+static void read_usage(struct provider_parser *p, const struct json *usage)
+{
+	struct usage *u = &p->usage;
+	uint64_t prompt = 0, tool = 0, candidates = 0, thoughts = 0;
+	bool given = read_count(usage, "promptTokenCount", &prompt);
+
+	given |= read_count(usage, "candidatesTokenCount", &candidates);
+	given |= read_count(usage, "thoughtsTokenCount", &thoughts);
+	if (!given)
+		return;
+	read_count(usage, "toolUsePromptTokenCount", &tool);
+	u->given = true;
+	if (prompt + tool)
+		u->input = prompt + tool;
+	if (candidates + thoughts)
+		u->output = candidates + thoughts;
+	if (thoughts)
+		u->reasoning = thoughts;
+	read_count(usage, "cachedContentTokenCount", &u->cached);
+	if (u->cached > u->input)
+		u->cached = u->input;
+}
+
+/* What ended the reply. Some reasons mean that the model's words could not be read. */
+static void read_finish(struct provider_parser *p, struct str reason)
+{
+	static const char *const filters[] = {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST",
+	        "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",
+	        "IMAGE_RECITATION", "MODEL_ARMOR"};
+	static const char *const failures[] = {"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL",
+	        "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", "NO_IMAGE", "IMAGE_OTHER"};
+
+	p->finish_seen = true;
+	p->finish = FINISH_STOP;
+	if (str_is(reason, "MAX_TOKENS") || str_is(reason, "CONTINUATION"))
+		p->finish = FINISH_LENGTH;
+	for (size_t i = 0; i < sizeof(filters) / sizeof(*filters); i++)
+		if (str_is(reason, filters[i]))
+			p->finish = FINISH_FILTER;
+	for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++)
+		if (str_is(reason, failures[i]))
+			str_format(p->failure, sizeof(p->failure),
+			        "the provider ended the reply with %s", failures[i]);
+	if (str_is(reason, "OTHER") && !p->n_items)
+		str_format(p->failure, sizeof(p->failure),
+		        "the provider ended the reply with OTHER, and said nothing");
+}
+
+static int begin(struct provider_parser *p, const struct json *root)
+{
+	struct stream_event ev = {.type = STREAM_BEGIN,
+	        .id = json_str(json_get(root, "responseId")),
+	        .model = json_str(json_get(root, "modelVersion"))};
+
+	p->begun = true;
+	return emit(p, &ev);
+}
+
+static int finish(struct provider_parser *p)
+{
+	struct stream_event ev = {.type = STREAM_END};
+	int r;
+
+	if (p->failure[0])
+		return fail_text(p, p->failure);
+	r = p->begun ? end_open(p) : begin(p, NULL);
+	if (r < 0 || p->ended)
+		return r;
+	r = emit_usage(p);
+	if (r < 0)
+		return r;
+	ev.finish = p->finish == FINISH_STOP && p->n_calls ? FINISH_CALLS : p->finish;
+	return emit(p, &ev);
+}
+
+/* ---- chunks ---- */
+
+static int read_candidate(struct provider_parser *p, const struct json *candidate)
+{
+	const struct json *parts = json_get(json_get(candidate, "content"), "parts");
+	struct str reason = json_str(json_get(candidate, "finishReason"));
+	int r = 0;
+
+	for (const struct json *v = json_first(parts); v && r == 0; v = json_next(v))
+		r = read_part(p, v);
+	if (r == 0 && reason.n && !str_is(reason, "FINISH_REASON_UNSPECIFIED"))
+		read_finish(p, reason);
+	return r;
+}
+
+static int read_chunk(struct provider_parser *p, const struct json *root)
+{
+	const struct json *candidates = json_get(root, "candidates");
+	struct str blocked = json_str(json_get(json_get(root, "promptFeedback"), "blockReason"));
+	int r = p->begun ? 0 : begin(p, root);
+
+	if (r < 0)
+		return r;
+	read_usage(p, json_get(root, "usageMetadata"));
+	for (const struct json *c = json_first(candidates); c && r == 0; c = json_next(c)) {
+		int64_t index = 0;
+
+		if (json_i64(json_get(c, "index"), &index) && index != 0)
+			continue; /* where a client asked for several */
+		r = read_candidate(p, c);
+	}
+	if (r == 0 && blocked.n && !str_is(blocked, "BLOCK_REASON_UNSPECIFIED") && !p->n_items) {
+		p->finish_seen = true;
+		p->finish = FINISH_FILTER;
+	}
+	return r;
+}
+
+static int read_object(struct provider_parser *p, const struct json *root)
+{
+	struct error err = {0};
+
+	if (!json_is(root, JSON_OBJECT) || p->ended)
+		return 0;
+	if (!json_absent(json_get(root, "error"))) {
+		gemini_error_json(root, &err);
+		return fail(p, &err);
+	}
+	/* What is no response at all, though it is JSON, must not pass for an empty one. */
+	if (!json_get(root, "candidates") && !json_get(root, "promptFeedback") &&
+	        !json_get(root, "usageMetadata"))
+		return 0;
+	p->good++;
+	return read_chunk(p, root);
+}
+
+/* One JSON text: a response, or the array of them. False when it is none. */
+static bool read_json(struct provider_parser *p, struct str text, int *ret)
+{
+	struct json_doc *doc _cleanup_json_ = NULL;
+	const struct json *root;
+
+	*ret = 0;
+	if (json_parse(text, TREE_MAX, &doc, NULL) < 0)
+		return false;
+	root = json_root(doc);
+	if (json_is(root, JSON_OBJECT))
+		*ret = read_object(p, root);
+	for (const struct json *v = json_is(root, JSON_ARRAY) ? json_first(root) : NULL;
+	        v && *ret == 0; v = json_next(v))
+		*ret = read_object(p, v);
+	return true;
+}
+
+static int on_event(void *ctx, struct str event, struct str data)
+{
+	struct provider_parser *p = ctx;
+	int r = 0;
+
+	if (p->ended || !str_trim(data).n || str_is(str_trim(data), "[DONE]"))
+		return 0;
+	if (!read_json(p, data, &r))
+		p->malformed++;
+	return r;
+}
+
+/* ---- the seam ---- */
+
+struct provider_parser *gemini_parse_open(const struct provider_call *pc, struct str content_type)
+{
+	struct provider_parser *p = mem_alloc(sizeof(*p));
+
+	p->body = (struct buf)BUF_INIT(REPLY_MAX + EVENT_MAX);
+	p->sse = sse_reader_new(EVENT_MAX, on_event, NULL, p);
+	return p;
+}
+
+struct provider_parser *gemini_parse_close(struct provider_parser *p)
+{
+	if (!p)
+		return NULL;
+	sse_reader_free(p->sse);
+	buf_free(&p->body);
+	free(p);
+	return NULL;
+}
+
+/* The first byte that is not space or a byte order mark tells what comes: the content type often
+ * lies. */
+static size_t sniff(struct provider_parser *p, const char *data, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && memchr(" \t\r\n\xef\xbb\xbf", data[i], 7))
+		i++;
+	if (i < n)
+		p->mode = data[i] == '{' || data[i] == '[' ? MODE_JSON : MODE_SSE;
+	return i;
+}
+
+int gemini_parse_feed(
+        struct provider_parser *p, const void *data, size_t n, stream_fn fn, void *ctx)
+{
+	const char *bytes = data;
+	struct error err = {0};
+	size_t skip;
+	int r;
+
+	p->emit = fn;
+	p->ctx = ctx;
+	if (p->ended)
+		return 0;
+	if (p->mode == MODE_SNIFF) {
+		skip = sniff(p, bytes, n);
+		bytes += skip;
+		n -= skip;
+		if (n && *bytes == '<')
+			return fail_text(p, "the provider answered with a web page");
+	}
+	if (!n)
+		return 0;
+	if (p->mode == MODE_JSON)
+		return buf_append(&p->body, bytes, n) < 0
+		               ? fail_text(p, "the provider's answer is too large")
+		               : 0;
+	r = sse_feed(p->sse, bytes, n, &err);
+	if (r < 0 && !p->ended) /* not from emit: the reader's own limit */
+		return fail_text(p, "the provider sent an event that is too large");
+	return r;
+}
+
+int gemini_parse_end(struct provider_parser *p, const struct error *cut, stream_fn fn, void *ctx)
+{
+	struct error err = {0};
+	int r = 0;
+
+	p->emit = fn;
+	p->ctx = ctx;
+	if (p->ended)
+		return 0;
+	if (p->mode == MODE_JSON && !cut &&
+	        !read_json(p, (struct str){buf_cstr(&p->body), p->body.len}, &r))
+		p->malformed++;
+	if (p->mode == MODE_SSE && !cut) /* some servers leave the last blank line out */
+		r = sse_feed(p->sse, "\n\n", 2, &err);
+	if (r < 0 || p->ended)
+		return r;
+	if (p->finish_seen)
+		return finish(p);
+	if (cut)
+		return fail(p, cut);
+	if (!p->good)
+		return fail_text(p,
+		        p->malformed ? "the provider's answer is neither JSON nor an event stream"
+		                     : "the provider answered with nothing");
+	return fail_text(p, "the provider's answer ended in the middle");
+}
