@@ -104,6 +104,7 @@ static int prepare_gateways(struct server *s, struct error *err)
 	s->spawn.uid = sup_uid_gateway(&s->values.sup);
 	s->spawn.egress_uid = sup_uid_egress(&s->values.sup);
 	s->spawn.port = s->values.port;
+	s->spawn.egress = &s->values.egress;
 	s->spawn.data = s->values.sup.data;
 	s->spawn.exe = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 	s->spawn.settings = settings_memfd(s->settings);

@@ -253,6 +253,20 @@ static int check_subids(const char *path, uint64_t first, uint64_t end, struct e
 	return r;
 }
 
+/* What brig.yaml does not have a setting for keeps its own default. */
+static struct egress_limits egress_limits(const struct config_egress *c)
+{
+	struct egress_limits l = EGRESS_LIMITS_DEFAULT;
+
+	l.connections = c->connections;
+	l.connections_per_s = c->connections_per_second;
+	l.questions_per_s = c->questions_per_second;
+	l.idle_ms = c->idle_ms;
+	l.total_ms = c->total_ms;
+	l.bytes = c->bytes;
+	return l;
+}
+
 static void fill_values(const struct config *c, struct settings_values *v)
 {
 	const struct config_container *box = &c->container;
@@ -263,6 +277,7 @@ static void fill_values(const struct config *c, struct settings_values *v)
 	str_copy(v->data, sizeof(v->data), str_of(c->data));
 	v->port = c->listen_port;
 	v->own_keys = c->n_keys > 0;
+	v->egress = egress_limits(&c->egress);
 	str_format(sup->images[0], sizeof(sup->images[0]), "%s.erofs", box->image);
 	sup->id_base = c->id_base;
 	sup->n_leases = N_LEASES - SUP_MAX_WORKERS;

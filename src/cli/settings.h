@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "config/config.h"
+#include "egress/egress.h"
 #include "supervisor/supervisor.h"
 
 /* What the parsing child hands back: fixed layout, every string terminated. */
@@ -16,6 +17,7 @@ struct settings_values {
 	char data[4096]; /* as configured; "" where it is not */
 	uint16_t port;
 	bool own_keys; /* the file lists keys, so none is made */
+	struct egress_limits egress;
 };
 
 /*

@@ -19,6 +19,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -216,12 +217,16 @@ _Noreturn static void exec_dropped(
 _Noreturn static void egress_exec(const struct spawn *s, int sock, pid_t parent)
 {
 	char title[] = SPAWN_EGRESS_TITLE, path[] = "PATH=/usr/bin:/bin", lang[] = "LANG=C.UTF-8";
-	char port[48], hosts[4200], resolver[4200];
-	char *env[16] = {path, lang, port, NULL};
+	char port[48], limits[200], hosts[4200], resolver[4200];
+	char *env[16] = {path, lang, port, limits, NULL};
+	const struct egress_limits *l = s->egress;
 	int fds[] = {sock, s->exe};
-	size_t n = 3;
+	size_t n = 4;
 
 	str_format(port, sizeof(port), "BRIG_PORT=%u", s->port);
+	str_format(limits, sizeof(limits), "BRIG_EGRESS_LIMITS=%u %u %u %u %u %" PRIu64,
+	        l->connections, l->connections_per_s, l->questions_per_s, l->idle_ms, l->total_ms,
+	        l->bytes);
 	if (variable_keep("BRIG_EGRESS_HOSTS", hosts, sizeof(hosts)))
 		env[n++] = hosts;
 	if (variable_keep("BRIG_EGRESS_RESOLV_CONF", resolver, sizeof(resolver)))

@@ -6,6 +6,7 @@
 #define BRIG_CLI_SPAWN_H
 
 #include "base/error.h"
+#include "egress/egress.h"
 #include "supervisor/supervisor.h"
 
 #include <stdint.h>
@@ -28,6 +29,7 @@ struct spawn {
 	uid_t uid; /* of the gateways, where we are root */
 	uid_t egress_uid;
 	uint16_t port; /* that we listen on: egress never dials it on this machine */
+	const struct egress_limits *egress;
 	const char *data;
 	int exe;      /* this program, O_PATH */
 	int settings; /* memfd */

@@ -330,6 +330,7 @@ static void set_defaults(struct loader *l)
 	fields_preset(l, root_fields, N_ROOT, c);
 	fields_preset(l, container_fields, N_CONTAINER, &c->container);
 	fields_preset(l, limit_fields, N_LIMIT, &c->limits);
+	section_preset_egress(l);
 }
 
 static int by_size(const void *a, const void *b)
@@ -518,6 +519,7 @@ int config_write_example(struct buf *out)
 	        "  allow: []\n"
 	        "  deny: []\n"
 	        "  allow_private: off\n");
+	section_write_egress(out);
 	buf_printf(out,
 	        "\n"
 	        "# Numeric ids of the gateway, of stored files and of sandboxes: this one and up "

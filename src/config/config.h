@@ -23,6 +23,10 @@ struct config_egress {
 	char **deny; /* wins over everything */
 	size_t n_deny;
 	bool allow_private; /* names may resolve to private and loopback addresses */
+	/* Each for one container; the last three for one of its connections. */
+	uint32_t connections, connections_per_second, questions_per_second;
+	uint32_t idle_ms, total_ms;
+	uint64_t bytes; /* both ways together */
 };
 
 struct config_key {

@@ -140,16 +140,41 @@ static int read_egress_deny(struct loader *l, const struct yaml_node *n, void *t
 	return read_patterns(l, n, MAX_PATTERNS, &e->deny, &e->n_deny);
 }
 
+#define AT(member) offsetof(struct config_egress, member)
+static const struct field egress_fields[] = {
+        {"allow", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_egress_allow},
+        {"deny", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_egress_deny},
+        {"allow_private", FIELD_BOOL, AT(allow_private), 0, 0, NULL, NULL, NULL},
+        {"connections", FIELD_COUNT, AT(connections), 1, 4096, "256",
+                "of one container, at once: 1 to 4096", NULL},
+        {"connections_per_second", FIELD_COUNT, AT(connections_per_second), 1, 10000, "100",
+                "new ones of one container, on average: 1 to 10000", NULL},
+        {"questions_per_second", FIELD_COUNT, AT(questions_per_second), 1, 10000, "200",
+                "of DNS, of one container, on average: 1 to 10000", NULL},
+        {"idle", FIELD_MS32, AT(idle_ms), 1000, 86400000, "10m",
+                "a connection with no byte either way: 1s to 1d", NULL},
+        {"total", FIELD_MS32, AT(total_ms), 1000, UINT64_C(30) * 86400000, "1d",
+                "a connection's whole life: 1s to 30d", NULL},
+        {"bytes", FIELD_BYTES, AT(bytes), 64 << 10, UINT64_C(64) << 40, "64g",
+                "of one connection, both ways together: 64k to 64t", NULL},
+};
+#undef AT
+
+#define N_EGRESS (sizeof(egress_fields) / sizeof(egress_fields[0]))
+
 int section_egress(struct loader *l, const struct yaml_node *n, void *target)
 {
-	static const struct field fields[] = {
-	        {"allow", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_egress_allow},
-	        {"deny", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_egress_deny},
-	        {"allow_private", FIELD_BOOL, offsetof(struct config_egress, allow_private), 0, 0,
-	                NULL, NULL, NULL},
-	};
+	return fields_read(l, n, egress_fields, N_EGRESS, &((struct config *)target)->egress);
+}
 
-	return fields_read(l, n, fields, 3, &((struct config *)target)->egress);
+void section_preset_egress(struct loader *l)
+{
+	fields_preset(l, egress_fields, N_EGRESS, &l->c->egress);
+}
+
+void section_write_egress(struct buf *out)
+{
+	fields_write(out, egress_fields, N_EGRESS, 2);
 }
 
 void section_free_egress(struct config_egress *e)
@@ -261,13 +286,12 @@ static int read_dialect(struct loader *l, const struct yaml_node *n, void *targe
 	static const struct {
 		const char *name;
 		enum dialect dialect;
-		bool here;
 	} dialects[] = {
-	        {"openai-chat", DIALECT_OPENAI_CHAT, true},
-	        {"script", DIALECT_SCRIPT, true},
-	        {"openai-responses", DIALECT_OPENAI_RESPONSES, false},
-	        {"anthropic", DIALECT_ANTHROPIC, false},
-	        {"gemini", DIALECT_GEMINI, false},
+	        {"openai-responses", DIALECT_OPENAI_RESPONSES},
+	        {"openai-chat", DIALECT_OPENAI_CHAT},
+	        {"anthropic", DIALECT_ANTHROPIC},
+	        {"gemini", DIALECT_GEMINI},
+	        {"script", DIALECT_SCRIPT},
 	};
 	struct config_provider *p = target;
 	size_t i;
@@ -275,15 +299,11 @@ static int read_dialect(struct loader *l, const struct yaml_node *n, void *targe
 	for (i = 0; n->type == YAML_SCALAR && i < sizeof(dialects) / sizeof(dialects[0]); i++) {
 		if (strcmp(n->text, dialects[i].name) != 0)
 			continue;
-		if (!dialects[i].here)
-			return loader_error(l, n,
-			        "%s: not in this version; use openai-chat with the vendor's "
-			        "chat-completions address",
-			        dialects[i].name);
 		p->dialect = dialects[i].dialect;
 		return 0;
 	}
-	return loader_error(l, n, "expected openai-chat or script");
+	return loader_error(
+	        l, n, "expected openai-responses, openai-chat, anthropic, gemini or script");
 }
 
 /* What is wrong with an upstream's address, or NULL. */
@@ -576,13 +596,16 @@ int section_providers_from_env(struct loader *l)
 {
 	static const struct {
 		const char *variable, *name, *base_url;
+		enum dialect dialect;
 	} vendors[] = {
-	        {"OPENAI_API_KEY", "openai", "https://api.openai.com/v1"},
-	        {"ANTHROPIC_API_KEY", "anthropic", "https://api.anthropic.com/v1"},
-	        {"GEMINI_API_KEY", "gemini",
-	                "https://generativelanguage.googleapis.com/v1beta/openai"},
-	        {"OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1"},
-	        {"OLLAMA_HOST", "ollama", NULL},
+	        {"OPENAI_API_KEY", "openai", "https://api.openai.com/v1", DIALECT_OPENAI_RESPONSES},
+	        {"ANTHROPIC_API_KEY", "anthropic", "https://api.anthropic.com/v1",
+	                DIALECT_ANTHROPIC},
+	        {"GEMINI_API_KEY", "gemini", "https://generativelanguage.googleapis.com/v1beta",
+	                DIALECT_GEMINI},
+	        {"OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1",
+	                DIALECT_OPENAI_CHAT},
+	        {"OLLAMA_HOST", "ollama", NULL, DIALECT_OPENAI_CHAT},
 	};
 	enum { N_VENDORS = sizeof(vendors) / sizeof(vendors[0]) };
 	struct config *c = l->c;
@@ -597,7 +620,7 @@ int section_providers_from_env(struct loader *l)
 			continue;
 		p = &c->providers[c->n_providers++];
 		p->name = mem_strdup(vendors[i].name);
-		p->dialect = DIALECT_OPENAI_CHAT;
+		p->dialect = vendors[i].dialect;
 		p->base_url =
 		        vendors[i].base_url ? mem_strdup(vendors[i].base_url) : ollama_url(value);
 		if (!p->base_url)

@@ -7,6 +7,8 @@
 int section_keys(struct loader *l, const struct yaml_node *n, void *target);
 int section_providers(struct loader *l, const struct yaml_node *n, void *target);
 int section_egress(struct loader *l, const struct yaml_node *n, void *target);
+void section_preset_egress(struct loader *l);
+void section_write_egress(struct buf *out); /* the rows that have a default */
 int section_models(struct loader *l, const struct yaml_node *n, void *target);
 
 /* Providers whose key is in the environment, for a file that lists none. */

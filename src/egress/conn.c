@@ -218,6 +218,22 @@ void egress_conn_fail(struct egress_conn *c, int status, const char *reason)
 	refuse(c, status, false);
 }
 
+/* A limit of its life is reached. What is in the middle of an answer, or unseen, can only be cut
+ * off; a connection at rest is closed as any server would. */
+static void end_at_limit(struct egress_conn *c, int status, const char *reason)
+{
+	bool open = c->state == EGRESS_CONN_OPEN;
+
+	if (open && (c->port == 443 || c->http.phase == EGRESS_HTTP_OPAQUE)) {
+		egress_conn_abort(c, reason);
+	} else if (open && !c->http.waiting) {
+		c->reason = reason;
+		egress_conn_finish(c);
+	} else {
+		egress_conn_fail(c, status, reason);
+	}
+}
+
 static void conn_free(struct egress_conn *c)
 {
 	struct egress_container *k = c->container;
@@ -233,7 +249,10 @@ static void conn_free(struct egress_conn *c)
 		egress_http_end(c);
 	egress_names_release(k->names, c->name);
 	TAILQ_REMOVE(&k->conns, c, link);
-	k->n_conns--;
+	if (c->refused)
+		k->n_refused--;
+	else
+		k->n_conns--;
 	k->egress->n_conns--;
 	free(c);
 }
@@ -355,9 +374,9 @@ static void on_open_time(struct egress_conn *c)
 	uint64_t now = clock_mono_ms(), idle = now - c->active_ms, life = now - c->began_ms;
 
 	if (life >= limits(c)->total_ms)
-		egress_conn_abort(c, "open too long");
+		end_at_limit(c, 504, "open too long");
 	else if (idle >= limits(c)->idle_ms)
-		egress_conn_abort(c, "idle too long");
+		end_at_limit(c, 504, "idle too long");
 	else if (limits(c)->total_ms - life < limits(c)->idle_ms - idle)
 		arm(c, limits(c)->total_ms - life);
 	else
@@ -488,7 +507,7 @@ static void count(struct egress_conn *c, uint64_t *which, size_t n)
 	*which += n;
 	c->active_ms = clock_mono_ms();
 	if (c->bytes_in + c->bytes_out > limits(c)->bytes)
-		egress_conn_abort(c, "too many bytes");
+		end_at_limit(c, 413, "too many bytes");
 }
 
 static void client_bytes(struct egress_conn *c, const char *data, size_t n)
@@ -620,7 +639,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	settle(c);
 }
 
-void egress_conn_start(struct egress_container *k, int fd, uint16_t port)
+static struct egress_conn *conn_new(struct egress_container *k, int fd, uint16_t port)
 {
 	struct egress_conn *c = mem_alloc(sizeof(*c));
 	socklen_t len = sizeof(c->dialled);
@@ -640,20 +659,34 @@ void egress_conn_start(struct egress_container *k, int fd, uint16_t port)
 	else
 		egress_http_begin(c);
 	TAILQ_INSERT_TAIL(&k->conns, c, link);
-	k->n_conns++;
 	k->egress->n_conns++;
 	event_assign(&c->client.rd, k->egress->base, fd, EV_READ | EV_PERSIST, on_client_read, c);
 	event_assign(&c->client.wr, k->egress->base, fd, EV_WRITE | EV_PERSIST, on_client_write, c);
 	event_assign(&c->timer, k->egress->base, -1, 0, on_timer, c);
-	if (getsockname(fd, &c->dialled.sa, &len) < 0) {
-		egress_conn_abort(c, "closed by the container");
-		settle(c);
-		return;
-	}
-	egress_address_unmap(&c->dialled);
+	/* Without its own address it is one of no name, and nothing is allowed. */
+	if (getsockname(fd, &c->dialled.sa, &len) == 0)
+		egress_address_unmap(&c->dialled);
 	if (c->dialled.sa.sa_family == AF_INET)
 		c->name = egress_names_hold(k->names, ntohl(c->dialled.in.sin_addr.s_addr));
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return c;
+}
+
+void egress_conn_start(struct egress_container *k, int fd, uint16_t port)
+{
+	struct egress_conn *c = conn_new(k, fd, port);
+
+	k->n_conns++;
 	arm(c, limits(c)->head_ms);
+	settle(c);
+}
+
+void egress_conn_refuse(struct egress_container *k, int fd, uint16_t port, const char *reason)
+{
+	struct egress_conn *c = conn_new(k, fd, port);
+
+	c->refused = true;
+	k->n_refused++;
+	egress_conn_deny(c, 429, reason);
 	settle(c);
 }

@@ -85,6 +85,7 @@ struct egress_conn {
 	size_t n_addresses, at;
 	size_t lingered;
 	uint64_t bytes_in, bytes_out;
+	bool refused; /* by a limit, before anything was read */
 	bool recorded;
 	uint32_t verdict;
 	int64_t verdict_ms;

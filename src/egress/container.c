@@ -3,8 +3,8 @@
  * and an answer can reach nobody else.
  *
  * A flood costs the container itself: each wake-up takes a bounded number, connections over a limit
- * are reset, and after too many refused questions the socket is left alone until the rest of the
- * second is over.
+ * are told so (and reset, where many are being told already), and after too many refused questions
+ * the socket is left alone for a moment.
  */
 #include "egress/internal.h"
 
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ACCEPTS = 16, DATAGRAMS = 32, PAUSE_MS = 200, QUESTION_MAX = 1500 };
+enum { ACCEPTS = 16, DATAGRAMS = 32, PAUSE_MS = 200, QUESTION_MAX = 1500, REFUSED_MAX = 16 };
 
 bool egress_bucket_take(struct egress_bucket *b, unsigned per_s)
 {
@@ -193,6 +193,18 @@ static const char *over_limit(struct egress_container *c, uint16_t port)
 	return NULL;
 }
 
+/* Those of a flood that nobody waits for are not worth a word each. */
+static void refuse(struct egress_container *c, int fd, uint16_t port, const char *over)
+{
+	if (port != 53 && c->n_refused < REFUSED_MAX &&
+	        c->egress->n_conns < c->egress->limits.all_connections) {
+		egress_conn_refuse(c, fd, port, over);
+		return;
+	}
+	tell_over(c, port, over);
+	reset(fd);
+}
+
 static void accept_some(struct egress_container *c, int which, uint16_t port)
 {
 	for (int i = 0; i < ACCEPTS; i++) {
@@ -206,8 +218,7 @@ static void accept_some(struct egress_container *c, int which, uint16_t port)
 		}
 		over = over_limit(c, port);
 		if (over) {
-			tell_over(c, port, over);
-			reset(fd);
+			refuse(c, fd, port, over);
 		} else if (port == 53) {
 			egress_question_start(c, fd);
 		} else {

@@ -16,8 +16,8 @@
 
 /* Each of them for one container, but for the last. */
 struct egress_limits {
-	unsigned connections;       /* at once; over it new ones are reset */
-	unsigned connections_per_s; /* new ones, on average; over it they are reset */
+	unsigned connections;       /* at once; new ones over it are told so and end */
+	unsigned connections_per_s; /* new ones, on average; likewise */
 	unsigned questions_per_s;   /* of DNS, on average; over it they are REFUSED */
 	unsigned dns_connections;   /* over TCP, at once */
 	unsigned head_ms;           /* from the connection to the whole TLS hello or HTTP head */

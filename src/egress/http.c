@@ -189,6 +189,10 @@ static const char *status_text(int status)
 	switch (status) {
 	case 400:
 		return "Bad Request";
+	case 413:
+		return "Content Too Large";
+	case 429:
+		return "Too Many Requests";
 	case 502:
 		return "Bad Gateway";
 	case 504:
@@ -207,6 +211,11 @@ static void write_body(const struct egress_conn *c, int status, struct buf *out)
 	if (status == 520 || status == 400)
 		buf_puts(out, "brig: the container's network policy does not let this request "
 		              "through.\n");
+	else if (status == 429)
+		buf_puts(out, "brig: the container has as many connections as it may, or makes "
+		              "them too fast.\n");
+	else if (status == 413)
+		buf_puts(out, "brig: no connection of the container may carry so much.\n");
 	else
 		buf_puts(out, "brig: this request is allowed, and failed on its way.\n");
 	buf_printf(out, "reason: %s\naddressed to: %s\n", c->reason, target);
@@ -231,8 +240,8 @@ void egress_http_refuse(struct egress_conn *c, int status)
 	write_body(c, status, &body);
 	buf_printf(&all,
 	        "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=us-ascii\r\n"
-	        "Content-Length: %zu\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
-	        status, status_text(status), body.len);
+	        "Content-Length: %zu\r\nCache-Control: no-store\r\n%sConnection: close\r\n\r\n",
+	        status, status_text(status), body.len, status == 429 ? "Retry-After: 1\r\n" : "");
 	if (!c->http.head.is_head)
 		buf_append(&all, body.data, body.len);
 	egress_conn_last(c, all.data, all.len);

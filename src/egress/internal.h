@@ -44,6 +44,7 @@ struct egress_container {
 	struct event resume; /* listens again after a pause */
 	struct egress_conns conns;
 	unsigned n_conns;
+	unsigned n_refused; /* more connections, which only take in why they are refused */
 	struct egress_questions questions;
 	unsigned n_questions;
 	struct egress_bucket connect_rate, question_rate;
@@ -76,6 +77,8 @@ size_t egress_container_answer(
 
 /* A connection just accepted from a container; takes fd. */
 void egress_conn_start(struct egress_container *c, int fd, uint16_t port);
+/* One that is over a limit: it is told so in its protocol's own way, and ends. Takes fd. */
+void egress_conn_refuse(struct egress_container *c, int fd, uint16_t port, const char *reason);
 /* Ends it at once, with a reset. */
 void egress_conn_kill(struct egress_conn *c);
 

@@ -124,12 +124,12 @@ void egress_tls_from_server(struct egress_conn *c, const uint8_t *data, size_t n
 
 void egress_tls_refuse(struct egress_conn *c, bool denied)
 {
-	bool name = strcmp(c->reason, "server name") == 0;
+	bool name = strcmp(c->reason, "server name") == 0, tls;
 	uint8_t alert[] = {21, 3, 1, 0, 2, 2, ALERT_INTERNAL_ERROR};
 
 	if (denied)
 		alert[6] = name ? ALERT_UNRECOGNIZED_NAME : ALERT_ACCESS_DENIED;
 	/* What is no TLS would not understand it. */
-	egress_conn_last(c, alert,
-	        c->tls.hello.message.len > 0 || c->tls.hello.header[0] == 22 ? sizeof(alert) : 0);
+	tls = c->refused || c->tls.hello.message.len > 0 || c->tls.hello.header[0] == 22;
+	egress_conn_last(c, alert, tls ? sizeof(alert) : 0);
 }

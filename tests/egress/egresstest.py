@@ -453,6 +453,10 @@ class Web:
             while size > 0:
                 sock.sendall(block[:size])
                 size -= len(block)
+        elif path == "/silent":
+            sock.settimeout(60)
+            sock.recv(1)  # until the other side ends
+            return False
         elif path == "/empty":
             sock.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
         elif path == "/unasked":

@@ -1,5 +1,6 @@
 """The clients that people use, unchanged, against servers of the test: as if it were the network."""
 
+import base64
 import email.utils
 import hashlib
 import http.server
@@ -102,6 +103,25 @@ def relay(sock):
             up.sendall(data)
         up.shutdown(socket.SHUT_WR)
         t.join()
+
+
+def websockets(sock):
+    """A server of them: says back what each text message says (RFC 6455, one short frame a message)."""
+    f = sock.makefile("rb")
+    key = ""
+    while (line := f.readline().decode().strip()):
+        if line.lower().startswith("sec-websocket-key:"):
+            key = line.split(":", 1)[1].strip()
+    accept = base64.b64encode(hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()).decode()
+    sock.sendall(f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                 f"Sec-WebSocket-Accept: {accept}\r\n\r\n".encode())
+    while (head := f.read(2)) and len(head) == 2:
+        mask, n = f.read(4), head[1] & 0x7f
+        text = bytes(b ^ mask[i % 4] for i, b in enumerate(f.read(n)))
+        if head[0] & 0xf != 1:  # its end
+            sock.sendall(bytes([head[0], n]) + text)
+            return
+        sock.sendall(bytes([0x81, n + 5]) + b"echo " + text)
 
 
 def test_http2(clean, inside):

@@ -46,20 +46,27 @@ def test_connections_at_once(limited):
         for s in held:
             s.sendall(b"GET / HTTP/1.1\r\nHost: a.example.com\r\n\r\n")
             assert read_response(s.makefile("rb"))[0] == 200
-        try:
-            with socket.create_connection((address, 80), 10) as s:
-                over = ends(s)
-        except ConnectionResetError:
-            over = b"<reset>"
+        with socket.create_connection((address, 80), 10) as s:
+            over = ends(s)
+        with socket.create_connection((address, 443), 10) as s:
+            alert = ends(s)
+        # Of many that want to be told, the last are not.
+        crowd = [socket.create_connection((address, 80), 10) for _ in range(40)]
+        told = [ends(s)[:12] for s in crowd]
+        for s in crowd:
+            s.close()
         held.pop().close()
         for _ in range(100):  # until that one's end was noticed
-            try:
-                return over, http(A, GET)
-            except OSError:
-                time.sleep(0.1)
-        return over, b"never"
-    over, after = sandbox.run(talk)
-    assert over == b"<reset>" and b"200 OK" in after
+            after = http(A, GET)
+            if b"200 OK" in after:
+                break
+            time.sleep(0.1)
+        return over, alert, told, after
+    over, alert, told, after = sandbox.run(talk)
+    assert over.startswith(b"HTTP/1.1 429 Too Many Requests\r\n") and b"reason: too many connections" in over
+    assert alert[:3] == b"\x15\x03\x01" and alert[5:] == b"\x02\x31", "a fatal alert: access denied"
+    assert set(told) == {b"HTTP/1.1 429", b"<reset>"} and told.count(b"HTTP/1.1 429") <= 16
+    assert b"200 OK" in after
     assert egress.wait_record(reason="too many connections")["port"] == 80
 
 
@@ -67,18 +74,21 @@ def test_connections_a_second(limited):
     egress, sandbox = limited("connections_per_s=5")
 
     def talk():
-        address, got = ask(A)[1][0], []
+        address, got, said = ask(A)[1][0], [], []
         for _ in range(30):
             try:
                 with socket.create_connection((address, 80), 10) as s:
                     s.sendall(GET)
-                    got.append(b"200 OK" in ends(s))
+                    answer = ends(s)
+                    got.append(b"200 OK" in answer)
+                    said += [answer] if b" 429 " in answer else []
             except OSError:
                 got.append(False)
         time.sleep(2)
-        return got, http(A, GET)
-    got, after = sandbox.run(talk)
+        return got, said, http(A, GET)
+    got, said, after = sandbox.run(talk)
     assert got[:10] == [True] * 10 and False in got and b"200 OK" in after
+    assert said and b"reason: connections too fast" in said[0]
     assert egress.wait_record(reason="connections too fast")
 
 
@@ -103,14 +113,18 @@ def test_time_for_a_head(limited):
 
 
 def test_idle(limited):
+    """At rest it is closed in good order; a server that says nothing is given up, and the guest is told."""
     egress, sandbox = limited("idle_ms=700")
 
-    def talk():
+    def talk(path):
         with connect(A, 80) as s:
-            s.sendall(b"GET / HTTP/1.1\r\nHost: a.example.com\r\n\r\n")
+            s.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: a.example.com\r\n\r\n")
             return ends(s)
-    assert sandbox.run(talk).endswith(b"hello a.example.com\n<reset>")
+    assert sandbox.run(lambda: talk(b"/")).endswith(b"hello a.example.com\n")
     assert egress.wait_record(port=80)["reason"] == "idle too long"
+    said = sandbox.run(lambda: talk(b"/silent"))
+    assert said.startswith(b"HTTP/1.1 504 ") and b"reason: idle too long" in said
+    assert egress.wait_record(port=80)["allowed"]
 
 
 def test_whole_life(limited):
@@ -142,6 +156,13 @@ def test_bytes(limited):
     answer = sandbox.run(talk)
     assert answer.endswith(b"<reset>") and len(answer) < 1100000
     assert egress.wait_record(port=80)["reason"] == "too many bytes"
+
+    def send():
+        with connect(A, 80) as s:
+            s.sendall(b"POST / HTTP/1.1\r\nHost: a.example.com\r\nContent-Length: 1500000\r\n\r\n" + bytes(1100000))
+            return ends(s)
+    said = sandbox.run(send)
+    assert said.startswith(b"HTTP/1.1 413 ") and b"reason: too many bytes" in said
 
 
 def test_no_server(limited, clean):
