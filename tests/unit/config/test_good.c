@@ -181,10 +181,12 @@ static void test_environment(void **state)
 	static const char *const expect[][3] = {
 	        {"openai", "https://api.openai.com/v1", "k1"},
 	        {"anthropic", "https://api.anthropic.com/v1", "k2"},
-	        {"gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "k3"},
+	        {"gemini", "https://generativelanguage.googleapis.com/v1beta", "k3"},
 	        {"openrouter", "https://openrouter.ai/api/v1", "k4"},
 	        {"ollama", "http://10.0.0.7:11434/v1", NULL},
 	};
+	static const enum dialect dialects[] = {DIALECT_OPENAI_RESPONSES, DIALECT_ANTHROPIC,
+	        DIALECT_GEMINI, DIALECT_OPENAI_CHAT, DIALECT_OPENAI_CHAT};
 	static const struct pair blank[] = {{"OPENAI_API_KEY", ""}, {"OLLAMA_HOST", ""}, {0}};
 	struct config *c = must_load(NULL, env, NULL);
 	size_t i;
@@ -193,7 +195,7 @@ static void test_environment(void **state)
 	for (i = 0; i < 5; i++) {
 		assert_string_equal(c->providers[i].name, expect[i][0]);
 		assert_string_equal(c->providers[i].base_url, expect[i][1]);
-		assert_int_equal(c->providers[i].dialect, DIALECT_OPENAI_CHAT);
+		assert_int_equal(c->providers[i].dialect, dialects[i]);
 		if (expect[i][2])
 			assert_string_equal(c->providers[i].api_key, expect[i][2]);
 		else
