@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "provider/gemini.h"
 #include "provider/openai_chat.h"
+#include "provider/openai_responses.h"
 #include "provider/script.h"
 
 #include <stdlib.h>
@@ -30,6 +31,17 @@ const struct provider provider_gemini = {
         .error = gemini_error,
 };
 
+const struct provider provider_openai_responses = {
+        .dialect = DIALECT_OPENAI_RESPONSES,
+        .name = "openai-responses",
+        .build = openai_responses_build,
+        .open = openai_responses_parse_open,
+        .feed = openai_responses_parse_feed,
+        .end = openai_responses_parse_end,
+        .close = openai_responses_parse_close,
+        .error = openai_chat_error,
+};
+
 const struct provider provider_script = {
         .dialect = DIALECT_SCRIPT,
         .name = "script",
@@ -46,6 +58,7 @@ const struct provider *provider_for(enum dialect d)
 	case DIALECT_GEMINI:
 		return &provider_gemini;
 	case DIALECT_OPENAI_RESPONSES:
+		return &provider_openai_responses;
 	case DIALECT_ANTHROPIC:
 		return NULL;
 	}

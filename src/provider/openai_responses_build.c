@@ -1,0 +1,84 @@
+/*
+ * Conversation → the body of POST /responses.
+ *
+ * The provider keeps nothing (`store` is false): the whole history goes along each time, and what
+ * the model thought goes along encrypted. The answer is always asked for as a stream.
+ */
+#include "provider/openai_responses.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define BODY_MAX ((size_t)256 << 20)
+
+static bool address_is(struct str url, const char *origin)
+{
+	size_t n = strlen(origin);
+
+	return str_starts(url, origin) && (url.n == n || url.p[n] == '/');
+}
+
+struct openai_responses_place openai_responses_place(const struct config_provider *p)
+{
+	struct str url = str_of(p->base_url);
+
+	return (struct openai_responses_place){
+	        .openai = address_is(url, "https://api.openai.com"),
+	        .openrouter = address_is(url, "https://openrouter.ai"),
+	};
+}
+
+static char **make_headers(const struct config_provider *p)
+{
+	char **h = mem_array(4, sizeof(*h));
+	size_t n = 0;
+
+	h[n++] = mem_strdup("Content-Type: application/json");
+	h[n++] = mem_strdup("Accept: text/event-stream");
+	if (p->api_key) {
+		size_t size = sizeof("Authorization: Bearer ") + strlen(p->api_key);
+
+		h[n] = mem_alloc(size);
+		str_format(h[n], size, "Authorization: Bearer %s", p->api_key);
+	}
+	return h;
+}
+
+static int write_body(struct json_writer *w, const struct provider_call *pc, struct error *err)
+{
+	int r;
+
+	jw_object(w);
+	jw_kcstr(w, "model", pc->target->model);
+	r = openai_responses_input_write(w, pc, err);
+	if (!r)
+		r = openai_responses_tools_write(w, pc, err);
+	if (!r)
+		r = openai_responses_settings_write(w, pc, err);
+	if (r < 0)
+		return r;
+	jw_kbool(w, "store", false);
+	jw_kbool(w, "stream", true);
+	jw_end(w);
+	return jw_done(w) < 0 ? error_set(err, ERR_TOO_LARGE,
+	                                "the conversation is too large to send to the provider")
+	                      : 0;
+}
+
+int openai_responses_build(
+        const struct provider_call *pc, struct provider_request *ret, struct error *err)
+{
+	struct buf body _cleanup_buf_ = BUF_INIT(BODY_MAX);
+	struct json_writer w;
+	int r;
+
+	jw_init(&w, &body);
+	r = write_body(&w, pc, err);
+	if (r < 0)
+		return r;
+	ret->path = mem_strdup("/responses");
+	ret->headers = make_headers(pc->target->config);
+	ret->body = buf_steal(&body, &ret->body_len);
+	return 0;
+}

@@ -1,0 +1,613 @@
+/*
+ * The items of a conversation as `input`.
+ *
+ * Theory of operation. Items come out in the order in which their first one stands. A reply of the
+ * model (all items with one reply number, wherever they stand) comes out in one piece, in the order
+ * in which the model said it, and right after it the output of each of its calls: a model's
+ * reasoning belongs to what follows it in the same reply, and the provider refuses a history that
+ * tears them apart. Results are found by call id, so it does not matter where the client put them;
+ * a call that has none gets a text that says so.
+ *
+ * What is written is a function of public fields, and of opaque state that opens, only. Nothing in
+ * it depends on where in a turn we are: that is what keeps prompt caches warm.
+ *
+ * Ids. The provider keeps nothing, so an item's id is of no use to it; OpenAI's own address gets
+ * none. Other servers of this dialect demand them, and get one by the item's place in the input.
+ * Reasoning always has its own: it belongs to what is encrypted.
+ */
+#include "provider/openai_responses.h"
+
+#include "base/id.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define TEXT_MAX    ((size_t)256 << 20)
+#define STATE_MAX   ((size_t)48 << 20)
+#define TREE_MAX    ((size_t)128 << 20)
+#define CALL_ID_MAX 64
+
+static const char NO_RESULT[] =
+        "{\"error\":\"There is no result: the call was interrupted before it finished.\"}";
+
+struct ref {
+	uint32_t reply;
+	size_t at; /* index of the item */
+};
+
+struct builder {
+	const struct provider_call *pc;
+	const struct conversation *c;
+	struct openai_responses_place place;
+	bool has_reasoning; /* false: the model knows none, and refuses what another one thought */
+	struct json_writer *w;
+	struct ref *refs; /* items of replies, by (reply, at) */
+	size_t n_refs;
+	size_t n_items; /* written */
+};
+
+/* ---- indexes ---- */
+
+static int ref_compare(const void *a, const void *b)
+{
+	const struct ref *x = a, *y = b;
+
+	if (x->reply != y->reply)
+		return x->reply < y->reply ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static bool is_reply_item(const struct item *it)
+{
+	return it->type == ITEM_REASONING || it->type == ITEM_CALL || it->type == ITEM_OTHER ||
+	       (it->type == ITEM_MESSAGE && it->role == ROLE_ASSISTANT);
+}
+
+static void index_items(struct builder *b)
+{
+	const struct conversation *c = b->c;
+
+	b->refs = mem_array(c->n_items + 1, sizeof(*b->refs));
+	for (size_t i = 0; i < c->n_items; i++) {
+		const struct item *it = c->items[i];
+
+		if (is_reply_item(it) && it->reply != REPLY_NONE)
+			b->refs[b->n_refs++] = (struct ref){it->reply, i};
+	}
+	qsort(b->refs, b->n_refs, sizeof(*b->refs), ref_compare);
+}
+
+/* The run of refs of one reply. */
+static size_t find_reply(const struct builder *b, uint32_t reply, size_t *ret_n)
+{
+	size_t lo = 0, hi = b->n_refs;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (b->refs[mid].reply < reply)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (hi = lo; hi < b->n_refs && b->refs[hi].reply == reply; hi++)
+		;
+	*ret_n = hi - lo;
+	return lo;
+}
+
+/* ---- content ---- */
+
+static bool is_text(const struct part *p)
+{
+	return p->type == PART_TEXT || p->type == PART_REFUSAL;
+}
+
+static bool is_attachment(const struct part *p)
+{
+	return p->type == PART_IMAGE || p->type == PART_FILE || p->type == PART_AUDIO;
+}
+
+static bool is_content(const struct part *p)
+{
+	return is_attachment(p) || (is_text(p) && p->text.n > 0) || p->raw.n > 0;
+}
+
+static void write_image(struct json_writer *w, const struct part *p)
+{
+	jw_kcstr(w, "type", "input_image");
+	jw_kstr(w, "image_url", p->url);
+	jw_kstr(w, "detail", p->detail.n ? p->detail : STR("auto"));
+}
+
+/* OpenAI takes a file's content as a data URL only. */
+static void write_file(struct json_writer *w, const struct part *p)
+{
+	jw_kcstr(w, "type", "input_file");
+	if (p->filename.n)
+		jw_kstr(w, "filename", p->filename);
+	else if (p->data.n)
+		jw_kcstr(w, "filename", "file");
+	if (p->data.n)
+		jw_kstr(w, "file_data", p->data);
+	else
+		jw_kstr(w, "file_url", p->url);
+}
+
+static void write_audio(struct json_writer *w, const struct part *p)
+{
+	jw_kcstr(w, "type", "input_audio");
+	jw_key(w, "input_audio");
+	jw_object(w);
+	jw_kstr(w, "data", p->data);
+	jw_kstr(w, "format", p->detail);
+	jw_end(w);
+}
+
+/* A part of what the model is told. own: raw texts of the item are this dialect's. */
+static void write_input_part(struct json_writer *w, const struct part *p, bool own)
+{
+	if (own && p->raw.n) {
+		openai_responses_copy(w, p->raw);
+		return;
+	}
+	jw_object(w);
+	switch (p->type) {
+	case PART_IMAGE:
+		write_image(w, p);
+		break;
+	case PART_FILE:
+		write_file(w, p);
+		break;
+	case PART_AUDIO:
+		write_audio(w, p);
+		break;
+	case PART_TEXT:
+	case PART_REFUSAL:
+	case PART_SUMMARY:
+	case PART_REASONING:
+		jw_kcstr(w, "type", "input_text");
+		jw_kstr(w, "text", p->text);
+		break;
+	}
+	jw_end(w);
+}
+
+static bool is_own(const struct item *it)
+{
+	return it->raw_dialect == DIALECT_OPENAI_RESPONSES;
+}
+
+/* One text is a plain string, anything else a list. */
+static void write_content(struct json_writer *w, const struct part *parts, size_t n, bool own)
+{
+	const struct part *only = NULL;
+	size_t n_content = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (is_content(&parts[i])) {
+			only = &parts[i];
+			n_content++;
+		}
+	if (n_content == 0) {
+		jw_cstr(w, "");
+		return;
+	}
+	if (n_content == 1 && is_text(only) && !(own && only->raw.n)) {
+		jw_str(w, only->text);
+		return;
+	}
+	jw_array(w);
+	for (size_t i = 0; i < n; i++)
+		if (is_content(&parts[i]))
+			write_input_part(w, &parts[i], own);
+	jw_end(w);
+}
+
+static bool says_something(const struct item *it)
+{
+	for (size_t i = 0; i < it->n_parts; i++)
+		if (is_content(&it->parts[i]))
+			return true;
+	return false;
+}
+
+static const char *role_name(enum role role)
+{
+	switch (role) {
+	case ROLE_SYSTEM:
+		return "system";
+	case ROLE_DEVELOPER:
+		return "developer";
+	case ROLE_USER:
+	case ROLE_ASSISTANT: /* never here: a reply's */
+		break;
+	}
+	return "user";
+}
+
+static void item_begin(struct builder *b, const char *type)
+{
+	b->n_items++;
+	jw_object(b->w);
+	jw_kcstr(b->w, "type", type);
+}
+
+/* A message of the client's side. */
+static void write_client_message(struct builder *b, const struct item *it)
+{
+	if (!says_something(it))
+		return; /* servers refuse a message that says nothing */
+	item_begin(b, "message");
+	jw_kcstr(b->w, "role", role_name(it->role));
+	jw_key(b->w, "content");
+	write_content(b->w, it->parts, it->n_parts, is_own(it));
+	jw_end(b->w);
+}
+
+/* ---- items of a reply ---- */
+
+/* "msg_4": see the top of this file. */
+static void write_id(struct builder *b, const char *prefix)
+{
+	char id[32];
+
+	if (b->place.openai)
+		return;
+	str_format(id, sizeof(id), "%s%zu", prefix, b->n_items - 1);
+	jw_kcstr(b->w, "id", id);
+}
+
+static const char *status_of(const struct item *it)
+{
+	return str_is(it->status, "incomplete") ? "incomplete" : "completed";
+}
+
+/* What a message of ours does not hold: what was cited, phase, and the like. */
+static void write_message_extras(struct builder *b, const struct item *it)
+{
+	static const char *const known[] = {"type", "id", "status", "role", "content", NULL};
+	struct json_doc *doc _cleanup_json_ = NULL;
+
+	if (is_own(it) && it->raw.n && json_parse(it->raw, TREE_MAX, &doc, NULL) == 0)
+		openai_responses_copy_members(b->w, json_root(doc), known);
+}
+
+static void write_assistant_part(struct builder *b, const struct part *p, bool own)
+{
+	struct json_writer *w = b->w;
+
+	if (own && p->raw.n) {
+		openai_responses_copy(w, p->raw);
+		return;
+	}
+	jw_object(w);
+	if (p->type == PART_REFUSAL) {
+		jw_kcstr(w, "type", "refusal");
+		jw_kstr(w, "refusal", p->text);
+	} else {
+		jw_kcstr(w, "type", "output_text");
+		jw_kstr(w, "text", p->text);
+		jw_key(w, "annotations");
+		jw_array(w);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+static void write_message(struct builder *b, const struct item *it)
+{
+	struct json_writer *w = b->w;
+
+	if (!says_something(it))
+		return;
+	item_begin(b, "message");
+	write_id(b, "msg_");
+	jw_kcstr(w, "status", status_of(it));
+	jw_kcstr(w, "role", "assistant");
+	jw_key(w, "content");
+	jw_array(w);
+	for (size_t i = 0; i < it->n_parts; i++)
+		if (is_content(&it->parts[i]))
+			write_assistant_part(b, &it->parts[i], is_own(it));
+	jw_end(w);
+	write_message_extras(b, it);
+	jw_end(w);
+}
+
+static void write_thoughts(struct json_writer *w, const char *key, const char *type,
+        const struct item *it, enum part_type kind)
+{
+	jw_key(w, key);
+	jw_array(w);
+	for (size_t i = 0; i < it->n_parts; i++) {
+		if (it->parts[i].type != kind)
+			continue;
+		jw_object(w);
+		jw_kcstr(w, "type", type);
+		jw_kstr(w, "text", it->parts[i].text);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+static bool has_part(const struct item *it, enum part_type kind)
+{
+	for (size_t i = 0; i < it->n_parts; i++)
+		if (it->parts[i].type == kind)
+			return true;
+	return false;
+}
+
+/*
+ * Reasoning whose state does not open is none of this provider's and is left out. So is, at OpenAI,
+ * reasoning without its encrypted text: what is not stored there cannot be looked up by its id.
+ */
+static void write_reasoning(struct builder *b, const struct item *it)
+{
+	static const char *const ours[] = {"type", "status", "summary", "content", NULL};
+	struct buf bytes _cleanup_buf_ = BUF_INIT(STATE_MAX);
+	struct json_doc *doc _cleanup_json_ = NULL;
+	struct json_writer *w = b->w;
+
+	if (!b->has_reasoning || !provider_state(b->pc, it, &bytes))
+		return;
+	if (json_parse((struct str){bytes.data, bytes.len}, TREE_MAX, &doc, NULL) < 0 ||
+	        !json_str(json_get(json_root(doc), "id")).n)
+		return;
+	if (b->place.openai && !json_str(json_get(json_root(doc), "encrypted_content")).n)
+		return;
+	item_begin(b, "reasoning");
+	openai_responses_copy_members(w, json_root(doc), ours);
+	write_thoughts(w, "summary", "summary_text", it, PART_SUMMARY);
+	if (has_part(it, PART_REASONING))
+		write_thoughts(w, "content", "reasoning_text", it, PART_REASONING);
+	jw_end(w);
+}
+
+static int ignore_event(void *ctx, const struct json_event *ev)
+{
+	return 0;
+}
+
+/* Arguments go back as the model wrote them, except where they are no JSON: servers that parse the
+ * history would refuse the whole conversation for it. */
+static void write_arguments(struct json_writer *w, struct str raw)
+{
+	struct buf wrapped _cleanup_buf_ = BUF_INIT(TEXT_MAX);
+	struct json_writer in;
+
+	if (!str_trim(raw).n) {
+		jw_kcstr(w, "arguments", "{}");
+		return;
+	}
+	if (json_read(raw, ignore_event, NULL, NULL) == 0) {
+		jw_kstr(w, "arguments", raw);
+		return;
+	}
+	jw_init(&in, &wrapped);
+	jw_object(&in);
+	jw_kstr(&in, "invalid_arguments", raw);
+	jw_end(&in);
+	jw_kstr(w, "arguments", (struct str){wrapped.data, wrapped.len});
+}
+
+/* The id that a call and its output share. One that is too long for the provider is hashed. */
+static void write_call_id(struct json_writer *w, const struct item *it)
+{
+	struct str id = it->call.upstream_id.n ? it->call.upstream_id : it->call.public_id;
+	char hex[65], text[48];
+	uint8_t hash[32];
+
+	if (id.n <= CALL_ID_MAX) {
+		jw_kstr(w, "call_id", id);
+		return;
+	}
+	id_sha256(id, hash);
+	id_hex(hash, 16, hex);
+	str_format(text, sizeof(text), "call_%s", hex);
+	jw_kcstr(w, "call_id", text);
+}
+
+/* A name that a model made up may hold what servers refuse in a history; a declared one never
+ * changes. */
+static void write_name(struct builder *b, struct str name)
+{
+	char safe[65];
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->c->n_tools; i++)
+		if (str_eq(b->c->tools[i].name, name)) {
+			jw_kstr(b->w, "name", name);
+			return;
+		}
+	for (; n < name.n && n < sizeof(safe) - 1; n++) {
+		struct str c = {name.p + n, 1};
+
+		safe[n] =
+		        str_in_set(c,
+		                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+		                ? *c.p
+		                : '_';
+	}
+	safe[n] = 0;
+	jw_kcstr(b->w, "name", n ? safe : "invalid");
+}
+
+static void write_call(struct builder *b, const struct item *it)
+{
+	static const char *const known[] = {
+	        "type", "id", "status", "call_id", "name", "arguments", NULL};
+	struct json_doc *doc _cleanup_json_ = NULL;
+	struct json_writer *w = b->w;
+
+	item_begin(b, "function_call");
+	write_id(b, "fc_");
+	write_call_id(w, it);
+	write_name(b, it->call.name);
+	write_arguments(w, it->call.arguments);
+	jw_kcstr(w, "status", "completed");
+	if (is_own(it) && it->raw.n && !it->call.tool &&
+	        json_parse(it->raw, TREE_MAX, &doc, NULL) == 0)
+		openai_responses_copy_members(w, json_root(doc), known);
+	jw_end(w);
+}
+
+/* The text that the model reads for a call of ours; false: there are the client's parts instead. */
+static bool result_text(const struct item *call, const struct item *res, struct buf *out)
+{
+	const struct tool *tool = res && res->result.tool ? res->result.tool : call->call.tool;
+
+	if (!res && call->call.error.n && tool) {
+		struct result none = {.tool = tool, .error = call->call.error};
+
+		tool->result_text(&none, out);
+		return true;
+	}
+	if (!res) {
+		buf_puts(out, NO_RESULT);
+		return true;
+	}
+	if (!tool || res->result.n_parts)
+		return false;
+	tool->result_text(&res->result, out);
+	return true;
+}
+
+static int write_output(struct builder *b, const struct item *call, struct error *err)
+{
+	const struct item *res = conversation_call_result(b->c, call);
+	struct buf text _cleanup_buf_ = BUF_INIT(TEXT_MAX);
+	struct json_writer *w = b->w;
+
+	item_begin(b, "function_call_output");
+	write_id(b, "fco_");
+	write_call_id(w, call);
+	jw_key(w, "output");
+	if (result_text(call, res, &text)) {
+		if (buf_error(&text))
+			return error_set(err, ERR_TOO_LARGE, "a tool result is too large to send");
+		jw_str(w, (struct str){text.data, text.len});
+	} else {
+		write_content(w, res->result.parts, res->result.n_parts, is_own(res));
+	}
+	jw_end(w);
+	return 0;
+}
+
+static void write_other(struct builder *b, const struct item *it)
+{
+	if (!is_own(it) || !it->raw.n)
+		return;
+	b->n_items++;
+	openai_responses_copy(b->w, it->raw);
+}
+
+/* One reply of the model, and the outputs of its calls. refs: its items in order. */
+static int write_reply(struct builder *b, const struct ref *refs, size_t n, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct item *it = b->c->items[refs[i].at];
+
+		if (it->type == ITEM_CALL)
+			write_call(b, it);
+		else if (it->type == ITEM_REASONING)
+			write_reasoning(b, it);
+		else if (it->type == ITEM_OTHER)
+			write_other(b, it);
+		else
+			write_message(b, it);
+	}
+	for (size_t i = 0; i < n && r == 0; i++) {
+		const struct item *it = b->c->items[refs[i].at];
+
+		if (it->type == ITEM_CALL)
+			r = write_output(b, it, err);
+	}
+	return r;
+}
+
+/* ---- all of it ---- */
+
+static bool is_plain_text(const struct item *it)
+{
+	for (size_t i = 0; i < it->n_parts; i++)
+		if (!is_text(&it->parts[i]))
+			return false;
+	return true;
+}
+
+/* The first message of the system is `instructions`, which every server of this dialect reads.
+ * Alone it stays in the input, since an empty one is refused. Returns the item that the input
+ * begins with. */
+static size_t write_instructions(struct builder *b)
+{
+	const struct conversation *c = b->c;
+	const struct item *first = c->n_items > 1 ? c->items[0] : NULL;
+	struct buf text _cleanup_buf_ = BUF_INIT(TEXT_MAX);
+
+	if (!first || first->type != ITEM_MESSAGE || first->role != ROLE_SYSTEM ||
+	        !is_plain_text(first) || !says_something(first))
+		return 0;
+	for (size_t i = 0; i < first->n_parts; i++) {
+		if (text.len && first->parts[i].text.n)
+			buf_putc(&text, '\n');
+		buf_append(&text, first->parts[i].text.p, first->parts[i].text.n);
+	}
+	jw_kstr(b->w, "instructions", (struct str){text.data, text.len});
+	return 1;
+}
+
+static int write_items(struct builder *b, struct error *err)
+{
+	size_t i = write_instructions(b);
+	int r = 0;
+
+	jw_key(b->w, "input");
+	jw_array(b->w);
+	for (; i < b->c->n_items && r == 0; i++) {
+		const struct item *it = b->c->items[i];
+
+		if (it->type == ITEM_RESULT)
+			continue;
+		if (!is_reply_item(it)) {
+			write_client_message(b, it);
+		} else if (it->reply == REPLY_NONE) {
+			struct ref alone = {REPLY_NONE, i};
+
+			r = write_reply(b, &alone, 1, err);
+		} else {
+			size_t n, first = find_reply(b, it->reply, &n);
+
+			if (b->refs[first].at == i)
+				r = write_reply(b, &b->refs[first], n, err);
+		}
+	}
+	if (r < 0)
+		return r;
+	jw_end(b->w);
+	if (!b->n_items)
+		return error_param(
+		        err, ERR_INVALID, "input", "the input says nothing: it holds no text");
+	return 0;
+}
+
+int openai_responses_input_write(
+        struct json_writer *w, const struct provider_call *pc, struct error *err)
+{
+	struct builder b = {
+	        .pc = pc,
+	        .c = pc->conversation,
+	        .place = openai_responses_place(pc->target->config),
+	        .has_reasoning = openai_responses_reasons(pc->target),
+	        .w = w,
+	};
+	int r;
+
+	index_items(&b);
+	r = write_items(&b, err);
+	free(b.refs);
+	return r;
+}

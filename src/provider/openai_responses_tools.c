@@ -1,0 +1,154 @@
+/*
+ * `tools` and `tool_choice`. A client's own entry of this dialect goes as it came, so that members
+ * which only the dialect knows are kept; server tools are declared as functions.
+ */
+#include "provider/openai_responses.h"
+
+#define TREE_MAX ((size_t)16 << 20)
+
+static void write_server_tool(struct json_writer *w, const struct tool_entry *t)
+{
+	jw_object(w);
+	jw_kcstr(w, "type", "function");
+	jw_kstr(w, "name", t->name);
+	jw_kcstr(w, "description", t->tool->description);
+	jw_kraw(w, "parameters", str_of(t->tool->schema));
+	/* Left out it would be true here, and the schema read as if each argument had to be given.
+	 */
+	jw_kbool(w, "strict", false);
+	jw_end(w);
+}
+
+static void write_function(struct json_writer *w, const struct tool_entry *t)
+{
+	jw_object(w);
+	jw_kcstr(w, "type", "function");
+	jw_kstr(w, "name", t->name);
+	if (t->description.p)
+		jw_kstr(w, "description", t->description);
+	jw_kraw(w, "parameters",
+	        t->parameters.n ? t->parameters : STR("{\"type\":\"object\",\"properties\":{}}"));
+	jw_kbool(w, "strict",
+	        t->strict == 1); /* where the other dialects leave it out it is false */
+	jw_end(w);
+}
+
+static int refuse_native(const struct tool_entry *t, size_t index, struct error *err)
+{
+	char param[48];
+
+	str_format(param, sizeof(param), "tools[%zu].type", index);
+	return error_param(err, ERR_UNSUPPORTED, param,
+	        "The tool '%.*s' belongs to another provider's API: the provider of this model has "
+	        "no such "
+	        "tool.",
+	        (int)(t->type.n < 64 ? t->type.n : 64), t->type.p);
+}
+
+static int write_entries(struct json_writer *w, const struct conversation *c, struct error *err)
+{
+	bool own = c->dialect == DIALECT_OPENAI_RESPONSES;
+
+	for (size_t i = 0; i < c->n_tools; i++) {
+		const struct tool_entry *t = &c->tools[i];
+
+		if (t->kind == TOOL_SERVER)
+			write_server_tool(w, t);
+		else if (own && t->raw.n)
+			jw_raw(w, t->raw);
+		else if (t->kind == TOOL_NATIVE)
+			return refuse_native(t, i, err);
+		else
+			write_function(w, t);
+	}
+	return 0;
+}
+
+/* How a choice names an entry. */
+static void write_named(struct json_writer *w, const struct conversation *c, struct str name)
+{
+	const struct tool_entry *t = NULL;
+	struct json_doc *doc _cleanup_json_ = NULL;
+	struct str label = {NULL, 0};
+
+	for (size_t i = 0; i < c->n_tools && !t; i++)
+		if (str_eq(c->tools[i].name, name))
+			t = &c->tools[i];
+	jw_object(w);
+	if (!t || t->kind != TOOL_NATIVE) {
+		jw_kcstr(w, "type", "function");
+		jw_kstr(w, "name", name);
+		jw_end(w);
+		return;
+	}
+	jw_kstr(w, "type", t->type);
+	if (str_is(t->type, "custom"))
+		jw_kstr(w, "name", name);
+	if (str_is(t->type, "mcp") && json_parse(t->raw, TREE_MAX, &doc, NULL) == 0)
+		label = json_str(json_get(json_root(doc), "server_label"));
+	if (label.n)
+		jw_kstr(w, "server_label", label);
+	jw_end(w);
+}
+
+static void write_allowed(
+        struct json_writer *w, const struct conversation *c, const struct tool_choice *choice)
+{
+	jw_key(w, "tool_choice");
+	jw_object(w);
+	jw_kcstr(w, "type", "allowed_tools");
+	jw_kcstr(w, "mode", choice->mode == CHOICE_REQUIRED ? "required" : "auto");
+	jw_key(w, "tools");
+	jw_array(w);
+	for (size_t i = 0; i < choice->n_allowed; i++)
+		write_named(w, c, choice->allowed[i]);
+	jw_end(w);
+	jw_end(w);
+}
+
+static void write_choice(struct json_writer *w, const struct conversation *c,
+        const struct tool_choice *choice, enum choice_mode mode)
+{
+	switch (mode) {
+	case CHOICE_AUTO: /* every server's default */
+		if (choice->restricted)
+			write_allowed(w, c, choice);
+		break;
+	case CHOICE_NONE:
+		jw_kcstr(w, "tool_choice", "none");
+		break;
+	case CHOICE_REQUIRED:
+		if (choice->restricted)
+			write_allowed(w, c, choice);
+		else
+			jw_kcstr(w, "tool_choice", "required");
+		break;
+	case CHOICE_NAMED:
+		jw_key(w, "tool_choice");
+		write_named(w, c, choice->name);
+		break;
+	}
+}
+
+/* The tools stay declared also when none may be called, since they stand at the front of the
+ * prompt. */
+int openai_responses_tools_write(
+        struct json_writer *w, const struct provider_call *pc, struct error *err)
+{
+	const struct conversation *c = pc->conversation;
+	const struct upstream_call *call = pc->call;
+	int r;
+
+	if (!c->n_tools)
+		return 0;
+	jw_key(w, "tools");
+	jw_array(w);
+	r = write_entries(w, c, err);
+	if (r < 0)
+		return r;
+	jw_end(w);
+	write_choice(w, c, &call->choice, call->tools_off ? CHOICE_NONE : call->choice.mode);
+	if (c->settings.parallel_tool_calls >= 0)
+		jw_kbool(w, "parallel_tool_calls", c->settings.parallel_tool_calls != 0);
+	return 0;
+}
