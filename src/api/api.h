@@ -29,6 +29,10 @@ struct api_request {
 	bool path_stream;
 	/* Streamed as one JSON array and not as server-sent events: without alt=sse. API_SSE is then that carrier. */
 	bool path_array;
+	/* Responses: may content be kept, and what was put in front of `input` from what is
+	 * (api/responses_state.h); is previous_response_id in the input already? */
+	bool may_store, has_history;
+	size_t n_history; /* elements */
 };
 
 /* What a request asks for, checked. */
@@ -37,6 +41,8 @@ struct turn_request {
 	struct conversation *conversation;
 	bool stream;
 	bool under_v1;
+	bool store;      /* the answer is to be kept; may become false until it ends */
+	bool background; /* nobody waits for the answer */
 	struct turn_options options;
 	/* Which container (spec/openrouter.md 1.7): the session key's text as it came, "" when none or not valid. */
 	char container_id[41];    /* resolved; "" when no server tool is offered */
@@ -57,6 +63,7 @@ struct api_identity {
 	/* What earlier targets of the route took, before this one had to step in: their tokens, and what they cost. */
 	struct usage earlier;
 	struct money earlier_input, earlier_output;
+	int64_t ended_s; /* when it ended; 0: when OUT_END is emitted */
 };
 
 /* What tokens cost at who's prices, beyond who->earlier and with what that cost. */
@@ -85,6 +92,13 @@ struct api {
 	/* What keeps an idle stream open, in this dialect's own form (SSE: ": ping" and ONE newline). */
 	void (*keepalive)(struct api_stream *s, struct buf *out);
 	struct api_stream *(*close)(struct api_stream *s);
+	/*
+	 * The response object as OUT_END `o` will make it, or, with o NULL, as it stands: appended to
+	 * out, also from another thread while nothing else looks at the stream. *ret_empty: it failed
+	 * before there was anything in it. NULL where the dialect has none.
+	 */
+	int (*object)(const struct api_stream *s, const struct turn_output *o, const struct turn_totals *totals,
+		struct buf *out, bool *ret_empty);
 	/* HTTP status of a whole answer that has ended (200, or the error's). After OUT_END. */
 	int (*status)(const struct api_stream *s);
 	/* The error envelope for an answer that has not started. */

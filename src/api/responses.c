@@ -11,6 +11,7 @@ const struct api api_responses = {
         .pull = responses_stream_pull,
         .keepalive = responses_stream_keepalive,
         .close = responses_stream_close,
+        .object = responses_stream_object,
         .status = responses_stream_status,
         .error_body = api_error_body,
 };

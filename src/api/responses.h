@@ -20,6 +20,7 @@ enum echo_field {
 	ECHO_METADATA,
 	ECHO_PARALLEL_TOOL_CALLS,
 	ECHO_PRESENCE_PENALTY,
+	ECHO_PREVIOUS_RESPONSE_ID,
 	ECHO_FREQUENCY_PENALTY,
 	ECHO_PROMPT_CACHE_KEY,
 	ECHO_PROMPT_CACHE_RETENTION,
@@ -52,6 +53,8 @@ struct responses_parser {
 	const struct json *root;
 	struct api_echo *echo;
 	const struct tool_entry *shell; /* the server shell of this request, or NULL */
+	size_t n_history; /* elements of `input` that the client did not send */
+	int store, background;
 	struct str replayed_container;  /* the most recent one in the input */
 	uint32_t max_tool_calls;
 	/* For messages: which element of `input` each item of the conversation came from. */
@@ -152,5 +155,7 @@ int responses_stream_pull(struct api_stream *s, struct buf *out, size_t room);
 void responses_stream_keepalive(struct api_stream *s, struct buf *out);
 struct api_stream *responses_stream_close(struct api_stream *s);
 int responses_stream_status(const struct api_stream *s);
+int responses_stream_object(const struct api_stream *s, const struct turn_output *o,
+        const struct turn_totals *totals, struct buf *out, bool *ret_empty);
 
 #endif

@@ -21,6 +21,15 @@ enum {
 	BLAME_MAX = 4096,
 };
 
+/* Where an element of the whole input stands in what the client sent. */
+static void input_path(const struct responses_parser *p, char out[PARAM_PATH], size_t index)
+{
+	if (index < p->n_history)
+		str_copy(out, PARAM_PATH, STR("input"));
+	else
+		param_index(out, "input", index - p->n_history);
+}
+
 struct item *responses_items_add(struct responses_parser *p, enum item_type type, size_t index)
 {
 	struct item *it = conversation_add(p->conversation, type);
@@ -372,8 +381,7 @@ static int refuse_reference(
 	(void)v;
 	(void)index;
 	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
-	        "This server does not store items yet, so an 'item_reference' cannot be resolved: "
-	        "send the item itself (with store: false the SDKs do so).");
+	        "An 'item_reference' cannot be resolved here: send the item itself.");
 }
 
 static const struct {
@@ -451,7 +459,7 @@ static int parse_list(struct responses_parser *p, const struct json *input)
 		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", "input", NULL,
 		        "Invalid 'input': at most %d items.", ITEMS_MAX);
 	for (const struct json *v = json_first(input); v && !rc; v = json_next(v), i++) {
-		param_index(path, "input", i);
+		input_path(p, path, i);
 		rc = parse_item(p, v, path, i);
 	}
 	return rc;
@@ -497,7 +505,7 @@ static void blame_result(struct responses_parser *p)
 		}
 		if (found)
 			continue;
-		param_index(path, "input", p->input_of[i]);
+		input_path(p, path, p->input_of[i]);
 		param_join(path, path, "call_id");
 		str_copy(p->in.err->param, sizeof(p->in.err->param), str_of(path));
 		return;
@@ -518,7 +526,7 @@ static int refuse_open_call(struct responses_parser *p, size_t i)
 	struct str id = p->conversation->items[i]->call.public_id;
 	char path[PARAM_PATH];
 
-	param_index(path, "input", p->input_of[i]);
+	input_path(p, path, p->input_of[i]);
 	return param_fail(&p->in, ERR_INVALID, NULL, path, "call_id",
 	        "No tool output found for function call %s.", param_show(id).text);
 }

@@ -57,45 +57,45 @@ static int check_names(struct responses_parser *p)
 	return 0;
 }
 
-/* What would need stored responses. Accepting it and forgetting would lose a conversation. */
+/* What was said before is in the input already: the gateway has put it there. */
+static int check_previous(struct responses_parser *p, const struct api_request *in)
+{
+	struct str id;
+	int rc = param_str(&p->in, p->root, "", "previous_response_id", 0, &id);
+
+	if (rc || !id.p || in->has_history)
+		return rc;
+	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", "",
+	        "previous_response_id",
+	        "previous_response_id cannot be used here: send the earlier items in 'input'.");
+}
+
 static int check_state(struct responses_parser *p)
 {
 	static const struct {
-		const char *name;
-		bool is_flag; /* false is the same as absent */
-		const char *text;
+		const char *name, *text;
 	} rows[] = {
-	        {"previous_response_id", false,
-	                "This server does not store responses yet, so previous_response_id cannot "
-	                "be "
-	                "used: send the earlier items in 'input' instead."},
-	        {"conversation", false,
-	                "This server does not store conversations yet: send the earlier items in "
-	                "'input' instead."},
-	        {"store", true,
-	                "This server does not store responses yet: leave 'store' out or send "
-	                "false."},
-	        {"background", true,
-	                "Background responses are not offered yet: leave 'background' out or send "
-	                "false."},
-	        {"prompt", false,
+	        {"conversation",
+	                "This server does not keep conversations: use previous_response_id, or "
+	                "send the earlier items in 'input'."},
+	        {"prompt",
 	                "Prompt templates are not offered: send 'instructions' and 'input' "
 	                "instead."},
 	};
+	int rc;
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		const struct json *v = json_get(p->root, rows[i].name);
-
-		if (json_absent(v))
-			continue;
-		if (rows[i].is_flag && !json_is_bool(v))
-			return param_fail_type(&p->in, v, "", rows[i].name, "a boolean");
-		if (rows[i].is_flag && !json_bool(v))
-			continue;
-		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", "",
-		        rows[i].name, "%s", rows[i].text);
-	}
-	return 0;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		if (!json_absent(json_get(p->root, rows[i].name)))
+			return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", "",
+			        rows[i].name, "%s", rows[i].text);
+	rc = param_bool(&p->in, p->root, "", "store", &p->store);
+	if (!rc)
+		rc = param_bool(&p->in, p->root, "", "background", &p->background);
+	if (!rc && p->background == 1)
+		rc = param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", "", "background",
+		        "Background responses are not offered: leave 'background' out or send "
+		        "false.");
+	return rc;
 }
 
 /* `model` first, then the list of `models`; one of them is enough. */
@@ -183,6 +183,7 @@ static int echo_fields(struct responses_parser *p)
 	        {ECHO_PARALLEL_TOOL_CALLS, "parallel_tool_calls"},
 	        {ECHO_PRESENCE_PENALTY, "presence_penalty"},
 	        {ECHO_FREQUENCY_PENALTY, "frequency_penalty"},
+	        {ECHO_PREVIOUS_RESPONSE_ID, "previous_response_id"},
 	        {ECHO_PROMPT_CACHE_KEY, "prompt_cache_key"},
 	        {ECHO_PROMPT_CACHE_RETENTION, "prompt_cache_retention"},
 	        {ECHO_SAFETY_IDENTIFIER, "safety_identifier"},
@@ -498,9 +499,13 @@ static int parse_tree(struct responses_parser *p, const struct api_request *in,
 	p->echo = arena_alloc(p->conversation->arena, sizeof(*p->echo));
 	if (!p->echo)
 		return param_fail_memory(&p->in);
-	rc = parse_fields(p, &r->stream);
+	p->n_history = in->n_history;
+	rc = check_previous(p, in);
+	if (!rc)
+		rc = parse_fields(p, &r->stream);
 	if (rc)
 		return rc;
+	r->store = in->may_store && p->store != 0;
 	r->options = options_of(p, r->stream);
 	rc = choose_container(p, in, request_seed, r);
 	if (rc)

@@ -403,7 +403,7 @@ static void turn_end(
 	s->ended = true;
 	close_open(s);
 	state->status = "completed";
-	state->completed_s = clock_wall_s();
+	state->completed_s = state->who->ended_s ? state->who->ended_s : clock_wall_s();
 	if (totals) {
 		s->totals = *totals;
 		state->totals = &s->totals;
@@ -554,13 +554,48 @@ void responses_stream_keepalive(struct api_stream *s, struct buf *out)
  */
 bool responses_stream_enveloped(const struct api_stream *s)
 {
-	return s->carrier == API_WHOLE && s->state.error &&
+	return s->carrier == API_WHOLE && s->state.error && !s->bare &&
 	       (s->state.request->under_v1 || !s->totals.commands_started);
 }
 
 int responses_stream_status(const struct api_stream *s)
 {
 	return responses_stream_enveloped(s) ? error_http_status(s->state.error) : 200;
+}
+
+/* Written from a copy of the stream, which itself stays as it is. */
+int responses_stream_object(const struct api_stream *s, const struct turn_output *o,
+        const struct turn_totals *totals, struct buf *out, bool *ret_empty)
+{
+	struct api_stream copy = *s;
+	int rc = 0;
+
+	copy.carrier = API_WHOLE;
+	copy.bare = true;
+	copy.error = NULL;
+	copy.queue = NULL;
+	copy.held = NULL;
+	copy.n_queue = copy.cap_queue = copy.next_event = 0;
+	copy.in_snapshot = false;
+	copy.slots = mem_array(s->n_slots + 1, sizeof(*copy.slots));
+	if (s->n_slots > 0)
+		memcpy(copy.slots, s->slots, s->n_slots * sizeof(*copy.slots));
+	copy.cap_slots = s->n_slots + 1;
+	ropewriter_init(&copy.w);
+	if (o)
+		rc = take(&copy, o, totals);
+	else
+		push(&copy, EVENT_OBJECT, 0);
+	*ret_empty = copy.state.error && copy.n_slots == 0;
+	copy.next_event = copy.n_queue - 1;
+	while (!rc && responses_stream_left(&copy) > 0)
+		rc = move(&copy, out, WHOLE_EVENT);
+	ropewriter_free(&copy.w);
+	free(copy.slots);
+	free(copy.queue);
+	free(copy.held);
+	free(copy.error);
+	return rc ? rc : buf_error(out);
 }
 
 struct api_stream *responses_stream_open(

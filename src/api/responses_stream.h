@@ -39,6 +39,7 @@ struct api_stream {
 	enum api_carrier carrier;
 	struct responses_state state;
 	bool begun, ended;
+	bool bare; /* a failed answer is written as its object, never in an envelope */
 	struct error *error; /* state.error, to be freed */
 	struct turn_totals totals;
 

@@ -410,7 +410,7 @@ void responses_write_head(struct ropewriter *w, const struct responses_state *s)
 	jw_kcstr(j, "object", "response");
 	jw_ki64(j, "created_at", s->who->created_s);
 	jw_kcstr(j, "status", s->status);
-	jw_kbool(j, "background", false);
+	jw_kbool(j, "background", s->request->background);
 	if (s->completed_s)
 		jw_ki64(j, "completed_at", s->completed_s);
 	else
@@ -432,7 +432,7 @@ void responses_write_head(struct ropewriter *w, const struct responses_state *s)
 	jw_kcstr(j, "model", s->who->model);
 	write_echo(w, s, "parallel_tool_calls", ECHO_PARALLEL_TOOL_CALLS, "true");
 	write_echo(w, s, "presence_penalty", ECHO_PRESENCE_PENALTY, "0");
-	jw_knull(j, "previous_response_id");
+	write_echo(w, s, "previous_response_id", ECHO_PREVIOUS_RESPONSE_ID, "null");
 	write_echo(w, s, "prompt_cache_key", ECHO_PROMPT_CACHE_KEY, "null");
 	write_echo(w, s, "prompt_cache_retention", ECHO_PROMPT_CACHE_RETENTION, "null");
 	jw_key(j, "reasoning");
@@ -440,7 +440,7 @@ void responses_write_head(struct ropewriter *w, const struct responses_state *s)
 	write_echo(w, s, "safety_identifier", ECHO_SAFETY_IDENTIFIER, "null");
 	/* "auto" is a wish; what served is the one tier there is. */
 	jw_kraw(j, "service_tier", tier.p && !str_is(tier, "\"auto\"") ? tier : STR("\"default\""));
-	jw_kbool(j, "store", false);
+	jw_kbool(j, "store", s->request->store);
 	write_echo(w, s, "temperature", ECHO_TEMPERATURE, "1");
 	write_text(w, s);
 	write_echo(w, s, "tool_choice", ECHO_TOOL_CHOICE, "\"auto\"");
