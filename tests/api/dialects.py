@@ -163,7 +163,7 @@ class ServedResponses:
     def stream(self, say):
         steps, number = [], 0
 
-        def add(name, **fields):
+        def add(name, /, **fields):
             nonlocal number
             steps.append(event(name, dict(fields, sequence_number=number)))
             number += 1
@@ -396,6 +396,31 @@ class Upstream(fake_provider.FakeProvider):
         model = self.model(*[SERVED[served].reply(s) for s in says])
         model.asked = "up-%s/%s" % (served, model.upstream_name)
         return model
+
+
+def tool_names(served, request):
+    """The functions that a model is offered, in order."""
+    tools = request.json.get("tools") or ()
+    if served == "gemini":
+        return [f["name"] for t in tools for f in t.get("functionDeclarations", ())]
+    return [t["function"]["name"] if served == "chat" else t["name"] for t in tools]
+
+
+def agent(served, arguments):
+    """A model that calls each tool it is offered once, in order, and then says what the last one gave."""
+    def reply(request):
+        seen = SERVED[served].seen(request)
+        last = max(i for i, s in enumerate(seen) if s[0] == "user")
+        results = [s[1] for s in seen[last:] if s[0] == "result"]
+        names = tool_names(served, request)
+        if len(results) < len(names):
+            name = names[len(results)]
+            said = Say(calls=[(name, arguments[name])])
+        else:
+            said = Say("The tool gave: " + (results[-1] if results else "nothing"))
+        made = SERVED[served].reply(said)
+        return made(request) if callable(made) else made
+    return reply
 
 
 # ---- clients ----
