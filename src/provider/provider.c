@@ -1,6 +1,7 @@
 #include "provider/provider.h"
 
 #include "base/mem.h"
+#include "provider/anthropic.h"
 #include "provider/gemini.h"
 #include "provider/openai_chat.h"
 #include "provider/openai_responses.h"
@@ -18,6 +19,17 @@ const struct provider provider_openai_chat = {
         .end = openai_chat_parse_end,
         .close = openai_chat_parse_close,
         .error = openai_chat_error,
+};
+
+const struct provider provider_anthropic = {
+        .dialect = DIALECT_ANTHROPIC,
+        .name = "anthropic",
+        .build = anthropic_build,
+        .open = anthropic_parse_open,
+        .feed = anthropic_parse_feed,
+        .end = anthropic_parse_end,
+        .close = anthropic_parse_close,
+        .error = anthropic_error,
 };
 
 const struct provider provider_gemini = {
@@ -60,7 +72,7 @@ const struct provider *provider_for(enum dialect d)
 	case DIALECT_OPENAI_RESPONSES:
 		return &provider_openai_responses;
 	case DIALECT_ANTHROPIC:
-		return NULL;
+		return &provider_anthropic;
 	}
 	return NULL;
 }
