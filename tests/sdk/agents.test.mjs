@@ -11,7 +11,7 @@ import { createGoogleGenerativeAI } from "@ai-sdk/google";
 import { createOpenAI } from "@ai-sdk/openai";
 import { GoogleGenAI } from "@google/genai";
 import { Agent, OpenAIProvider, Runner, shellTool, tool } from "@openai/agents";
-import { callModel } from "@openrouter/agent";
+import { callModel, serverTool } from "@openrouter/agent";
 import { createOpenRouter } from "@openrouter/ai-sdk-provider";
 import { OpenRouter } from "@openrouter/sdk";
 import { generateText, streamText } from "ai";
@@ -138,7 +138,7 @@ everywhere("@openai/agents, hosted shell and a function", async (model, stream) 
 
 everywhere("@openrouter/agent, openrouter:shell", async (model, stream) => {
   const client = new OpenRouter({ apiKey: KEY, serverURL: `${brig.url}/api/v1`, retryConfig: { strategy: "none" } });
-  const result = callModel(client, { model, input: ASK, tools: [{ type: "openrouter:shell" }] });
+  const result = callModel(client, { model, input: ASK, tools: [serverTool({ type: "openrouter:shell" })] });
   let text = "";
   if (stream) for await (const delta of result.getTextStream()) text += delta;
   else text = await result.getText();
