@@ -2,7 +2,8 @@
  * IPv4 is a list of what is refused; IPv6 is refused but for 2000::/3 without its special parts,
  * and for NAT64's well-known prefix where the address inside would be allowed. Metadata services of
  * clouds live in ranges that may be allowed otherwise (private, even public), so they stand in the
- * list by themselves and no policy opens them.
+ * list by themselves and no policy opens them. Documentation ranges are nobody's in public: whoever
+ * uses them does so as private ones.
  */
 #include "egress/address.h"
 
@@ -47,12 +48,12 @@ static const struct range4 RANGES4[] = {
         {IP(169, 254, 0, 0), 16, "link-local address", false},
         {IP(172, 16, 0, 0), 12, "private address", true},
         {IP(192, 0, 0, 0), 24, "reserved address", false},
-        {IP(192, 0, 2, 0), 24, "documentation address", false},
+        {IP(192, 0, 2, 0), 24, "documentation address", true},
         {IP(192, 88, 99, 0), 24, "reserved address", false},
         {IP(192, 168, 0, 0), 16, "private address", true},
         {IP(198, 18, 0, 0), 15, "reserved address", false},
-        {IP(198, 51, 100, 0), 24, "documentation address", false},
-        {IP(203, 0, 113, 0), 24, "documentation address", false},
+        {IP(198, 51, 100, 0), 24, "documentation address", true},
+        {IP(203, 0, 113, 0), 24, "documentation address", true},
         {IP(224, 0, 0, 0), 4, "multicast address", false},
         {IP(240, 0, 0, 0), 4, "reserved address", false},
 };
@@ -75,8 +76,8 @@ static const struct range6 RANGES6[] = {
         {{0xfe, 0x80}, 10, "link-local address", false},
         {{0xfe, 0xc0}, 10, "site-local address", false},
         {{0xff}, 8, "multicast address", false},
-        {{0x20, 0x01, 0x0d, 0xb8}, 32, "documentation address", false},
-        {{0x3f, 0xff}, 20, "documentation address", false},
+        {{0x20, 0x01, 0x0d, 0xb8}, 32, "documentation address", true},
+        {{0x3f, 0xff}, 20, "documentation address", true},
         {{0x20, 0x01}, 23, "reserved address", false}, /* Teredo, ORCHID, benchmarking … */
         {{0x20}, 3, NULL, false},
 };

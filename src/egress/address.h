@@ -23,8 +23,8 @@ struct egress_own *egress_address_own_new(const uint16_t *ports, size_t n_ports)
 struct egress_own *egress_address_own_free(struct egress_own *o);
 
 /* NULL: may be dialled. Else why not, as a record's reason (static text). The port is the
- * address's. `private` admits private and loopback addresses (but brig's own
- * ports on them), and nothing else. */
+ * address's. `private` admits private, loopback and documentation addresses (but
+ * brig's own ports on them), and nothing else. */
 const char *egress_address_refused(
         struct egress_own *o, const union egress_address *a, bool private);
 
