@@ -49,6 +49,13 @@ struct turn_request {
 	bool container_named;     /* by reference, session or replay: not one of this request's own */
 	const struct tool_entry *shell; /* the server shell entry or NULL */
 	struct api_echo *echo;    /* the api's own: what the response object repeats */
+	/*
+	 * For a provider that speaks this api's dialect (api/relay.h): the client's own bytes, which the conversation
+	 * owns, or {NULL,0} where they must not be passed on as they are.
+	 */
+	struct str body;
+	/* Why no provider of another dialect can serve the request, in the conversation's arena; NULL: they can. */
+	const struct error *only_here;
 };
 void turn_request_free(struct turn_request *r);
 

@@ -78,6 +78,16 @@ void ropewriter_str(struct ropewriter *w, struct str s)
 	buf_putc(&w->text, '"');
 }
 
+void ropewriter_piece(struct ropewriter *w, struct str s)
+{
+	if (s.n >= BORROW_FROM)
+		borrow(w, s, true);
+	else
+		json_write_str_part(&w->text, s);
+	if (w->text.len > SPILL_FROM)
+		flush(w);
+}
+
 void ropewriter_kstr(struct ropewriter *w, const char *key, struct str s)
 {
 	jw_key(&w->json, key);

@@ -28,6 +28,8 @@ void ropewriter_literal(struct ropewriter *w, struct str bytes);
 /* A string value; borrowed where large, so s must live until it was pulled. {NULL,0} writes "". */
 void ropewriter_str(struct ropewriter *w, struct str s);
 void ropewriter_kstr(struct ropewriter *w, const char *key, struct str s);
+/* A piece of a string whose quotes are the caller's: escaped, borrowed where large. */
+void ropewriter_piece(struct ropewriter *w, struct str s);
 /* A value that is JSON text already; borrowed where large. {NULL,0} writes null. */
 void ropewriter_raw(struct ropewriter *w, struct str raw);
 void ropewriter_kraw(struct ropewriter *w, const char *key, struct str raw);

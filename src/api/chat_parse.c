@@ -1,0 +1,365 @@
+/*
+ * POST /chat/completions: from the body to a turn_request.
+ *
+ * A request of this dialect goes to providers of the same dialect as the client's own bytes, so
+ * this parser must not be stricter than they are: members that it does not know are theirs to
+ * judge. What it knows is read for the other dialects, and what they cannot express is kept as the
+ * reason (turn_request.only_here) that is given should the request have to be translated after all.
+ */
+#include "api/chat.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+	MODELS_MAX = 16,
+	/* The tree, and what the conversation may take beside the body: the turn's own items too.
+	 */
+	TREE_MAX = 128 * 1024 * 1024,
+	CONVERSATION_ROOM = 192 * 1024 * 1024,
+};
+
+int chat_only_here(struct chat_parser *p, const char *path, const char *key, const char *fmt, ...)
+{
+	char where[PARAM_PATH], text[sizeof(((struct error *)0)->text)];
+	va_list ap;
+
+	if (p->only_here)
+		return 0;
+	p->only_here = arena_alloc(p->conversation->arena, sizeof(*p->only_here));
+	if (!p->only_here)
+		return param_fail_memory(&p->in);
+	param_join(where, path, key);
+	va_start(ap, fmt);
+	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+		text[0] = '\0';
+	va_end(ap);
+	error_param(p->only_here, ERR_UNSUPPORTED, where, "%s", text);
+	str_copy(p->only_here->type, sizeof(p->only_here->type), STR("unsupported_parameter"));
+	return 0;
+}
+
+/* `model` first, then the list of `models`; one of them is enough. */
+static int parse_models(struct chat_parser *p)
+{
+	struct conversation *c = p->conversation;
+	const struct json *list, *v;
+	char path[PARAM_PATH];
+	size_t n = 0;
+	int rc;
+
+	rc = param_str(&p->in, p->root, "", "model", 256, &c->model);
+	if (!rc)
+		rc = param_container(&p->in, p->root, "", "models", JSON_ARRAY, &list);
+	if (rc)
+		return rc;
+	if (json_count(list) > MODELS_MAX)
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "models",
+		        "Invalid 'models': at most %d names.", MODELS_MAX);
+	c->models = arena_alloc(c->arena, (json_count(list) + 1) * sizeof(*c->models));
+	if (!c->models)
+		return param_fail_memory(&p->in);
+	for (v = json_first(list); v; v = json_next(v), n++) {
+		struct str name;
+
+		param_index(path, "models", n);
+		if (!json_is(v, JSON_STRING))
+			return param_fail_type(&p->in, v, path, NULL, "a string");
+		rc = param_keep(&p->in, v, &name);
+		if (rc)
+			return rc;
+		if (name.n == 0 || name.n > 256)
+			return param_fail(&p->in, ERR_INVALID, "invalid_value", path, NULL,
+			        "Invalid '%s': a model's name has 1 to 256 characters.", path);
+		if (!c->model.p)
+			c->model = name;
+		else if (!str_eq(name, c->model))
+			c->models[c->n_models++] = name;
+	}
+	if (!c->model.p)
+		return param_fail_missing(&p->in, "", "model");
+	if (c->model.n == 0)
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "model",
+		        "Invalid 'model': it is empty.");
+	return 0;
+}
+
+/* A number whose range is the provider's business. */
+static int number(struct chat_parser *p, const struct json *o, const char *path, const char *key,
+        struct str *ret)
+{
+	const struct json *v = json_get(o, key);
+
+	*ret = (struct str){NULL, 0};
+	if (json_absent(v))
+		return 0;
+	if (!json_is(v, JSON_NUMBER))
+		return param_fail_type(&p->in, v, path, key, "a number");
+	*ret = json_raw(v);
+	return 0;
+}
+
+static int parse_sampling(struct chat_parser *p)
+{
+	struct settings *s = &p->conversation->settings;
+	struct str max_tokens = {NULL, 0};
+	const struct {
+		const char *key;
+		struct str *to;
+	} rows[] = {
+	        {"max_completion_tokens", &s->max_output_tokens},
+	        {"max_tokens", &max_tokens},
+	        {"temperature", &s->temperature},
+	        {"top_p", &s->top_p},
+	        {"top_k", &s->top_k},
+	        {"presence_penalty", &s->presence_penalty},
+	        {"frequency_penalty", &s->frequency_penalty},
+	        {"seed", &s->seed},
+	        {"top_logprobs", &s->top_logprobs},
+	};
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && !rc; i++)
+		rc = number(p, p->root, "", rows[i].key, rows[i].to);
+	if (!s->max_output_tokens.p)
+		s->max_output_tokens = max_tokens;
+	return rc ? rc
+	          : param_bool(&p->in, p->root, "", "parallel_tool_calls", &s->parallel_tool_calls);
+}
+
+static int parse_stop(struct chat_parser *p)
+{
+	const struct json *stop = json_get(p->root, "stop");
+
+	if (json_absent(stop))
+		return 0;
+	if (!json_is(stop, JSON_STRING) && !json_is(stop, JSON_ARRAY))
+		return param_fail_type(&p->in, stop, "", "stop", "a string or an array of strings");
+	for (const struct json *v = json_first(stop); v; v = json_next(v))
+		if (!json_is(v, JSON_STRING))
+			return param_fail_type(&p->in, v, "stop", NULL, "an array of strings");
+	p->conversation->settings.stop = json_raw(stop);
+	return 0;
+}
+
+static int parse_labels(struct chat_parser *p)
+{
+	struct settings *s = &p->conversation->settings;
+	const struct json *metadata;
+	int rc;
+
+	rc = param_str(&p->in, p->root, "", "user", 512, &s->user);
+	if (!rc)
+		rc = param_str(
+		        &p->in, p->root, "", "safety_identifier", 128, &s->safety_identifier);
+	if (!rc)
+		rc = param_str(&p->in, p->root, "", "prompt_cache_key", 1024, &s->prompt_cache_key);
+	if (!rc)
+		rc = param_str(&p->in, p->root, "", "service_tier", 64, &s->service_tier);
+	if (!rc)
+		rc = param_str(&p->in, p->root, "", "verbosity", 64, &s->verbosity);
+	if (!rc)
+		rc = param_container(&p->in, p->root, "", "metadata", JSON_OBJECT, &metadata);
+	if (!rc && metadata)
+		s->metadata = json_raw(metadata);
+	return rc;
+}
+
+/* response_format nests the schema; the conversation has it flat, as the Responses API does. */
+static int parse_format(struct chat_parser *p)
+{
+	static const char *const members[] = {"name", "description", "schema", "strict"};
+	struct settings *s = &p->conversation->settings;
+	struct buf flat = BUF_INIT(p->in.body.n + 256);
+	const struct json *format, *schema;
+	struct json_writer w;
+	struct str type;
+	bool ok = true;
+	int rc = param_container(&p->in, p->root, "", "response_format", JSON_OBJECT, &format);
+
+	if (rc || !format)
+		return rc;
+	rc = param_need_str(&p->in, format, "response_format", "type", &type);
+	if (rc || str_is(type, "text"))
+		return rc;
+	if (!str_is(type, "json_schema")) {
+		s->text_format = json_raw(format);
+		return 0;
+	}
+	rc = param_need_container(
+	        &p->in, format, "response_format", "json_schema", JSON_OBJECT, &schema);
+	if (rc)
+		return rc;
+	jw_init(&w, &flat);
+	jw_object(&w);
+	jw_kcstr(&w, "type", "json_schema");
+	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
+		const struct json *v = json_get(schema, members[i]);
+
+		if (!json_absent(v))
+			jw_kraw(&w, members[i], json_raw(v));
+	}
+	jw_end(&w);
+	s->text_format = conversation_copy(p->conversation, (struct str){flat.data, flat.len}, &ok);
+	ok = ok && buf_error(&flat) == 0;
+	buf_free(&flat);
+	return ok ? 0 : param_fail_memory(&p->in);
+}
+
+/* OpenAI has reasoning_effort, OpenRouter an object. */
+static int parse_reasoning(struct chat_parser *p)
+{
+	struct settings *s = &p->conversation->settings;
+	const struct json *reasoning;
+	struct str effort;
+	int rc, enabled, exclude;
+
+	rc = param_str(&p->in, p->root, "", "reasoning_effort", 64, &s->reasoning_effort);
+	if (!rc)
+		rc = param_container(&p->in, p->root, "", "reasoning", JSON_OBJECT, &reasoning);
+	if (!rc)
+		rc = param_str(&p->in, reasoning, "reasoning", "effort", 64, &effort);
+	if (!rc)
+		rc = param_str(
+		        &p->in, reasoning, "reasoning", "summary", 64, &s->reasoning_summary);
+	if (!rc)
+		rc = number(p, reasoning, "reasoning", "max_tokens", &s->thinking_budget);
+	if (!rc)
+		rc = param_bool(&p->in, reasoning, "reasoning", "enabled", &enabled);
+	if (!rc)
+		rc = param_bool(&p->in, reasoning, "reasoning", "exclude", &exclude);
+	if (rc)
+		return rc;
+	if (effort.p)
+		s->reasoning_effort = effort;
+	else if (enabled == 0 && !s->reasoning_effort.p)
+		s->reasoning_effort = STR("none");
+	else if (enabled == 1 && !s->reasoning_effort.p && !s->thinking_budget.p)
+		s->reasoning_effort = STR("medium");
+	p->echo->hide_reasoning = exclude == 1;
+	return 0;
+}
+
+/* What one answer in text cannot hold, or nobody else has a word for. */
+static int check_only_here(struct chat_parser *p)
+{
+	static const char *const names[] = {"audio", "web_search_options", "logit_bias"};
+	const struct json *modalities, *v;
+	struct str choices;
+	int64_t n = 1;
+	int rc, logprobs;
+
+	rc = number(p, p->root, "", "n", &choices);
+	if (!rc && choices.p && json_i64(json_get(p->root, "n"), &n) && n != 1)
+		rc = chat_only_here(p, "", "n",
+		        "Only providers that speak chat completions give more than one choice: "
+		        "leave 'n' out or send 1.");
+	if (!rc)
+		rc = param_bool(&p->in, p->root, "", "logprobs", &logprobs);
+	if (!rc && logprobs == 1)
+		rc = chat_only_here(p, "", "logprobs",
+		        "Only providers that speak chat completions give 'logprobs'.");
+	if (!rc)
+		rc = param_container(&p->in, p->root, "", "modalities", JSON_ARRAY, &modalities);
+	if (rc)
+		return rc;
+	for (v = json_first(modalities); v && !rc; v = json_next(v))
+		if (!str_is(json_str(v), "text"))
+			rc = chat_only_here(p, "", "modalities",
+			        "Only providers that speak chat completions answer in anything "
+			        "but text.");
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !rc; i++) {
+		v = json_get(p->root, names[i]);
+		if (!json_absent(v) && json_count(v) > 0)
+			rc = chat_only_here(p, "", names[i],
+			        "Only providers that speak chat completions take '%s'.", names[i]);
+	}
+	return rc;
+}
+
+static int parse_stream(struct chat_parser *p, bool *ret_stream)
+{
+	const struct json *options;
+	int stream, usage, rc;
+
+	rc = param_bool(&p->in, p->root, "", "stream", &stream);
+	if (!rc)
+		rc = param_container(&p->in, p->root, "", "stream_options", JSON_OBJECT, &options);
+	if (!rc)
+		rc = param_bool(&p->in, options, "stream_options", "include_usage", &usage);
+	if (rc)
+		return rc;
+	*ret_stream = stream == 1;
+	p->echo->usage_asked = usage == 1;
+	return 0;
+}
+
+static struct turn_options options_of(const struct chat_parser *p, bool stream)
+{
+	const struct config_limits *l = &p->config->limits;
+
+	return (struct turn_options){
+	        .max_tool_calls = 1, /* there are none */
+	        .turn_ms = stream ? l->turn_ms : l->turn_unstreamed_ms,
+	        .streamed = stream,
+	        .call_output_bytes = l->call_output_bytes,
+	        .turn_output_bytes = l->turn_output_bytes,
+	};
+}
+
+static int parse_tree(struct chat_parser *p, struct turn_request *r)
+{
+	static int (*const steps[])(struct chat_parser *) = {parse_models, parse_sampling,
+	        parse_stop, parse_labels, parse_format, parse_reasoning, check_only_here,
+	        chat_tools_parse, chat_messages_parse};
+	int rc = 0;
+
+	if (!json_is(p->root, JSON_OBJECT))
+		return error_set(p->in.err, ERR_INVALID, "The body must be a JSON object.");
+	p->echo = arena_alloc(p->conversation->arena, sizeof(*p->echo));
+	if (!p->echo)
+		return param_fail_memory(&p->in);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) && !rc; i++)
+		rc = steps[i](p);
+	if (!rc)
+		rc = parse_stream(p, &r->stream);
+	if (rc)
+		return rc;
+	r->options = options_of(p, r->stream);
+	r->echo = p->echo;
+	r->only_here = p->only_here;
+	return 0;
+}
+
+int chat_parse(struct api_request *in, struct str request_seed, struct turn_request *ret,
+        struct error *err)
+{
+	struct turn_request r = {.api = &api_chat, .under_v1 = in->under_v1};
+	struct chat_parser p = {.config = in->config};
+	_cleanup_json_ struct json_doc *doc = NULL;
+	struct str body = {in->body, in->body_len};
+	int rc;
+
+	r.conversation = conversation_new(CONVERSATION_ROOM + body.n);
+	r.conversation->dialect = DIALECT_OPENAI_CHAT;
+	r.conversation->settings.include_thoughts = -1;
+	conversation_adopt(r.conversation, steal(in->body));
+	r.body = body;
+	p.conversation = r.conversation;
+	p.in = (struct param_reader){.conversation = r.conversation, .body = body, .err = err};
+	rc = json_parse(body, TREE_MAX, &doc, err);
+	if (rc == -ERR_INVALID)
+		error_prefix(err, "The body is not valid JSON");
+	if (!rc) {
+		p.root = json_root(doc);
+		rc = parse_tree(&p, &r);
+	}
+	free(p.message_of);
+	if (rc) {
+		turn_request_free(&r);
+		return rc;
+	}
+	*ret = r;
+	return 0;
+}
