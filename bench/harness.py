@@ -47,6 +47,20 @@ class Missing(Exception):
     """Something cannot be measured here; the text says why."""
 
 
+DIALECTS = {"responses": "openai-responses", "messages": "anthropic", "gemini": "gemini", "chat": "openai-chat"}
+
+
+def providers(port):
+    """brig.yaml's providers: each dialect with one piece of text, and with many."""
+    out = []
+    for kind in ("text", "many"):
+        for d, dialect in DIALECTS.items():
+            root = f"http://127.0.0.1:{port}/{kind}/v1" + ("beta" if d == "gemini" else "")
+            out.append({"name": f"{kind}-{d}", "dialect": dialect, "base_url": root, "api_key": "k"})
+    out.append({"name": "paced-chat", "dialect": "openai-chat", "base_url": f"http://127.0.0.1:{port}/paced/v1"})
+    return out
+
+
 class Server:
     """A brig of its own: its data folder, its free port, its configuration (brig.yaml after the providers)."""
 
@@ -68,6 +82,8 @@ class Server:
             for provider in ("text", "idle", "loop"):
                 f.write(f"  - name: {provider}\n    dialect: openai-chat\n"
                         f"    base_url: http://127.0.0.1:{bench.port}/{provider}/v1\n")
+            for provider in providers(bench.port):
+                f.write(f"  - {json.dumps(provider)}\n")
             f.write("limits:\n  connections: 16384\n" + config)
         self.log = open(os.path.join(bench.dir, name + ".log"), "w")
         self.process = bench.spawn(os.path.join(bench.args.build, "brig"), "serve", "--config", file, "--data", data,

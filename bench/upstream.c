@@ -1,5 +1,5 @@
 /*
- * A fake upstream for measuring: speaks Chat Completions over HTTP/1.1 on one epoll loop, answers at
+ * A fake upstream for measuring: speaks four dialects over HTTP/1.1 on one epoll loop, answers at
  * once, keeps connections. It is no server for anything else: it believes its client.
  *
  *     upstream PORT_FILE
@@ -11,6 +11,9 @@
  *                                 text; measures from the last byte of a call to the first byte of the next
  *                                 request
  *     GET /stats                  those times in microseconds, one a line; forgets them
+ *     /text/v1/responses, /text/v1/messages, /text/v1beta/models/…   the same short text in those dialects
+ *     /many/…                     the same in MANY pieces, to see what one event costs
+ *     /paced/v1/chat/completions  a piece every PACE_MS, each with the time of its sending: "@<ns>@"
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,17 +28,22 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LOOP      20
 #define MAX_FDS   32768
 #define MAX_TIMES 1000000
+#define MANY      200
+#define PACE_MS   100
+#define MAX_OUT   262144
 
 struct conn {
 	char *in;
 	size_t len, cap;
 	bool begun; /* the first bytes of a request are here */
+	bool paced; /* gets a piece now and then */
 };
 
 static struct conn conns[MAX_FDS];
@@ -75,7 +83,7 @@ static void send_all(int fd, const char *data, size_t n)
 
 static void send_chunked(int fd, const char *head, const char *const *chunks, size_t n, bool end)
 {
-	static char out[65536];
+	static char out[MAX_OUT];
 	size_t len = (size_t)snprintf(out, sizeof(out), "%s", head);
 
 	for (size_t i = 0; i < n; i++)
@@ -94,26 +102,141 @@ static void send_chunked(int fd, const char *head, const char *const *chunks, si
 	"data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\","        \
 	"\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,\"total_tokens\":12}}\n\n"
 
-static void answer_text(int fd, bool stream)
-{
-	static const char *const chunks[] = {CHUNK("{\"role\":\"assistant\",\"content\":\"Hello there.\"}", "null"),
-	        CHUNK("{}", "\"stop\""), USAGE, "data: [DONE]\n\n"};
-	static const char whole[] =
-	        "{\"id\":\"c\",\"object\":\"chat.completion\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,"
-	        "\"message\":{\"role\":\"assistant\",\"content\":\"Hello there.\"},\"finish_reason\":\"stop\"}],"
-	        "\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,\"total_tokens\":12}}";
-	char head[200];
+/* One short answer in one dialect: what comes first, one piece of text, what comes last, and the whole. */
+struct dialect {
+	const char *path; /* in the request's */
+	const char *first[4], *piece, *last[8];
+	const char *whole;
+};
 
-	if (stream) {
-		send_chunked(fd, SSE_HEAD, chunks, 4, true);
+#define EVENT(name, fields) "event: " name "\ndata: {\"type\":\"" name "\"," fields "}\n\n"
+#define R_USAGE                                                                                   \
+	"\"usage\":{\"input_tokens\":9,\"input_tokens_details\":{\"cached_tokens\":0},"               \
+	"\"output_tokens\":3,\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":12}"
+#define R_ITEM(status, content)                                                                   \
+	"{\"type\":\"message\",\"id\":\"msg_1\",\"status\":\"" status                               \
+	"\",\"role\":\"assistant\",\"content\":[" content "]}"
+#define R_PART(text) "{\"type\":\"output_text\",\"text\":\"" text "\",\"annotations\":[]}"
+#define R_RESPONSE(status, output)                                                                \
+	"{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":1,\"status\":\"" status                \
+	"\",\"model\":\"m\",\"error\":null,\"output\":[" output "]," R_USAGE "}"
+#define M_MESSAGE(content, stop)                                                                  \
+	"{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"m\",\"content\":["      \
+	content "],\"stop_reason\":" stop ",\"stop_sequence\":null,"                                 \
+	"\"usage\":{\"input_tokens\":9,\"output_tokens\":3}}"
+#define G_RESPONSE(parts, finish)                                                                 \
+	"{\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[" parts "]}" finish                  \
+	",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":9,\"candidatesTokenCount\":3,"         \
+	"\"totalTokenCount\":12},\"modelVersion\":\"m\",\"responseId\":\"r\"}"
+
+static const struct dialect dialects[] = {
+        {
+                .path = "/chat/completions",
+                .piece = CHUNK("{\"role\":\"assistant\",\"content\":\"Hello there.\"}", "null"),
+                .last = {CHUNK("{}", "\"stop\""), USAGE, "data: [DONE]\n\n"},
+                .whole = "{\"id\":\"c\",\"object\":\"chat.completion\",\"created\":1,\"model\":\"m\","
+                         "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":"
+                         "\"Hello there.\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":9,"
+                         "\"completion_tokens\":3,\"total_tokens\":12}}",
+        },
+        {
+                .path = "/responses",
+                .first = {EVENT("response.created", "\"sequence_number\":0,\"response\":" R_RESPONSE("in_progress", "")),
+                        EVENT("response.output_item.added",
+                                "\"sequence_number\":1,\"output_index\":0,\"item\":" R_ITEM("in_progress", "")),
+                        EVENT("response.content_part.added",
+                                "\"sequence_number\":2,\"item_id\":\"msg_1\",\"output_index\":0,"
+                                "\"content_index\":0,\"part\":" R_PART(""))},
+                .piece = EVENT("response.output_text.delta",
+                        "\"sequence_number\":3,\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,"
+                        "\"delta\":\"Hello there.\""),
+                .last = {EVENT("response.output_text.done",
+                                 "\"sequence_number\":4,\"item_id\":\"msg_1\",\"output_index\":0,"
+                                 "\"content_index\":0,\"text\":\"Hello there.\""),
+                        EVENT("response.content_part.done",
+                                "\"sequence_number\":5,\"item_id\":\"msg_1\",\"output_index\":0,"
+                                "\"content_index\":0,\"part\":" R_PART("Hello there.")),
+                        EVENT("response.output_item.done",
+                                "\"sequence_number\":6,\"output_index\":0,\"item\":" R_ITEM(
+                                        "completed", R_PART("Hello there."))),
+                        EVENT("response.completed",
+                                "\"sequence_number\":7,\"response\":" R_RESPONSE(
+                                        "completed", R_ITEM("completed", R_PART("Hello there."))))},
+                .whole = R_RESPONSE("completed", R_ITEM("completed", R_PART("Hello there."))),
+        },
+        {
+                .path = "/messages",
+                .first = {EVENT("message_start", "\"message\":" M_MESSAGE("", "null")),
+                        EVENT("content_block_start",
+                                "\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}")},
+                .piece = EVENT("content_block_delta",
+                        "\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Hello there.\"}"),
+                .last = {EVENT("content_block_stop", "\"index\":0"),
+                        EVENT("message_delta",
+                                "\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},"
+                                "\"usage\":{\"output_tokens\":3}"),
+                        "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"},
+                .whole = M_MESSAGE("{\"type\":\"text\",\"text\":\"Hello there.\"}", "\"end_turn\""),
+        },
+        {
+                .path = "enerateContent", /* generate… and streamGenerate… */
+                .piece = "data: " G_RESPONSE("{\"text\":\"Hello there.\"}", "") "\r\n\r\n",
+                .last = {"data: " G_RESPONSE("{\"text\":\"\"}", ",\"finishReason\":\"STOP\"") "\r\n\r\n"},
+                .whole = G_RESPONSE("{\"text\":\"Hello there.\"}", ",\"finishReason\":\"STOP\""),
+        },
+};
+
+static const struct dialect *dialect_of(const char *head)
+{
+	const char *end = strchr(head, '\r');
+	size_t n = end != NULL ? (size_t)(end - head) : strlen(head);
+
+	for (size_t i = 1; i < sizeof(dialects) / sizeof(dialects[0]); i++)
+		if (memmem(head, n, dialects[i].path, strlen(dialects[i].path)) != NULL)
+			return &dialects[i];
+	return &dialects[0];
+}
+
+static void answer_text(int fd, const struct dialect *d, bool stream, size_t pieces)
+{
+	const char *chunks[16 + MANY];
+	char out[4096];
+	size_t n = 0;
+
+	if (!stream) {
+		int len = snprintf(out, sizeof(out),
+		        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+		        strlen(d->whole), d->whole);
+
+		send_all(fd, out, (size_t)len);
 		return;
 	}
-	snprintf(head, sizeof(head), "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-	        strlen(whole));
-	char out[1024];
-	int n = snprintf(out, sizeof(out), "%s%s", head, whole);
+	for (size_t i = 0; i < 4 && d->first[i] != NULL; i++)
+		chunks[n++] = d->first[i];
+	for (size_t i = 0; i < pieces; i++)
+		chunks[n++] = d->piece;
+	for (size_t i = 0; i < 8 && d->last[i] != NULL; i++)
+		chunks[n++] = d->last[i];
+	send_chunked(fd, SSE_HEAD, chunks, n, true);
+}
 
-	send_all(fd, out, (size_t)n);
+/* ---- streams with a piece now and then ---- */
+
+static void pace(void)
+{
+	char text[512], out[640];
+
+	for (int fd = 0; fd < MAX_FDS; fd++) {
+		if (!conns[fd].paced)
+			continue;
+		int n = snprintf(text, sizeof(text),
+		        "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\","
+		        "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"@%llu@\"},\"finish_reason\":null}]}\n\n",
+		        (unsigned long long)now_ns());
+
+		n = snprintf(out, sizeof(out), "%x\r\n%s\r\n", (unsigned)n, text);
+		send_all(fd, out, (size_t)n);
+	}
 }
 
 static void answer_idle(int fd)
@@ -121,6 +244,12 @@ static void answer_idle(int fd)
 	static const char *const chunks[] = {CHUNK("{\"role\":\"assistant\",\"content\":\"Hello\"}", "null")};
 
 	send_chunked(fd, SSE_HEAD, chunks, 1, false);
+}
+
+static void answer_paced(int fd)
+{
+	answer_idle(fd);
+	conns[fd].paced = true;
 }
 
 static void answer_call(int fd)
@@ -169,10 +298,15 @@ static void answer(int fd, const char *head, const char *body, size_t body_len)
 		answer_stats(fd);
 	else if (strncmp(head, "POST /idle/", 11) == 0)
 		answer_idle(fd);
+	else if (strncmp(head, "POST /paced/", 12) == 0)
+		answer_paced(fd);
 	else if (strncmp(head, "POST /loop/", 11) == 0 && count(body, body_len, "\"role\":\"tool\"") < LOOP)
 		answer_call(fd);
 	else
-		answer_text(fd, memmem(body, body_len, "\"stream\":true", 13) != NULL);
+		answer_text(fd, dialect_of(head),
+		        memmem(body, body_len, "\"stream\":true", 13) != NULL ||
+		                strstr(head, ":streamGenerate") != NULL,
+		        strncmp(head, "POST /many/", 11) == 0 ? MANY : 1);
 }
 
 /* Handles the requests that are whole. */
@@ -253,7 +387,9 @@ static int listen_any(const char *port_file)
 int main(int argc, char **argv)
 {
 	struct epoll_event ev[256], want = {.events = EPOLLIN};
-	int one = 1, listener, ep = epoll_create1(EPOLL_CLOEXEC);
+	const struct itimerspec every = {{0, PACE_MS * 1000000}, {0, PACE_MS * 1000000}};
+	int one = 1, listener, timer, ep = epoll_create1(EPOLL_CLOEXEC);
+	uint64_t ticks;
 
 	if (argc != 2) {
 		fprintf(stderr, "usage: upstream PORT_FILE\n");
@@ -263,10 +399,20 @@ int main(int argc, char **argv)
 	listener = listen_any(argv[1]);
 	want.data.fd = listener;
 	epoll_ctl(ep, EPOLL_CTL_ADD, listener, &want);
+	timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (timer < 0 || timerfd_settime(timer, 0, &every, NULL) < 0)
+		die("timerfd");
+	want.data.fd = timer;
+	epoll_ctl(ep, EPOLL_CTL_ADD, timer, &want);
 	for (;;) {
 		int n = epoll_wait(ep, ev, 256, -1);
 
 		for (int i = 0; i < n; i++) {
+			if (ev[i].data.fd == timer) {
+				if (read(timer, &ticks, sizeof(ticks)) == sizeof(ticks))
+					pace();
+				continue;
+			}
 			if (ev[i].data.fd != listener) {
 				conn_read(ep, ev[i].data.fd);
 				continue;
