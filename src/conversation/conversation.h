@@ -117,6 +117,8 @@ struct result {
 struct item {
 	enum item_type type;
 	uint32_t reply; /* REPLY_NONE, or the upstream reply it belongs to */
+	bool same_reply; /* of the assistant, replayed: its dialect says that it is of the reply of the
+	                    assistant's item before it, whatever the ids say */
 	enum role role; /* messages */
 	struct str id;  /* public item id; {NULL,0}: none was given */
 	struct part *parts;

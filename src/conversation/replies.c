@@ -264,6 +264,8 @@ static bool cutter_continues(const struct cutter *k, const struct item *it, uint
 {
 	if (k->number == REPLY_NONE)
 		return false;
+	if (it->same_reply)
+		return true;
 	if (mark != REPLY_NONE && k->mark != REPLY_NONE)
 		return mark == k->mark;
 	if (k->saw_result)

@@ -55,6 +55,11 @@ int json_read(struct str text, json_event_fn fn, void *ctx, struct error *err);
  * NUL is added. Returns the length. Only for what json_read() reported. */
 size_t json_unescape(struct str raw, char *out);
 
+/* Appends a whole text in one form: no space between tokens, strings escaped as json_write_str()
+ * does, numbers and the order of keys as they stand. json_read()'s result, or that of the buffer;
+ * then nothing is appended. */
+int json_compact(struct str text, struct buf *out);
+
 /* ---- tree ---- */
 
 enum json_type {

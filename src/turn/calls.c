@@ -13,6 +13,7 @@
 #include "turn/internal.h"
 
 #include "base/mem.h"
+#include "json/json.h"
 
 /* Replies of a turn of which no call could be run; then the model must answer in text. */
 #define WASTED_MAX 8
@@ -300,6 +301,16 @@ static void replace_arguments(struct turn *t, struct item *call)
 	buf_free(&text);
 }
 
+/* What is no JSON stays as it is. */
+static void compact_arguments(struct turn *t, struct item *call)
+{
+	struct buf text = BUF_INIT(SIZE_MAX / 2);
+
+	if (t->o.compact_arguments && json_compact(call->call.arguments, &text) == 0)
+		call->call.arguments = turn_copy(t, (struct str){text.data, text.len});
+	buf_free(&text);
+}
+
 static void run_or_refuse(struct turn *t, struct item *call)
 {
 	const struct tool_entry *entry = entry_by_name(t->c, call->call.name);
@@ -416,6 +427,7 @@ static void held_next(struct turn *t, struct item *item)
 		calls_show(t, item);
 		return;
 	}
+	compact_arguments(t, item);
 	class = calls_class(t, item);
 	if (class == CALL_CLIENT) {
 		calls_show(t, item);

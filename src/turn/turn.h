@@ -69,6 +69,9 @@ struct turn_options {
 	struct tool_limits tool;
 	struct money price_per_second; /* of the sandbox */
 	struct str container_id; /* put on the results of calls that were run; must outlive the turn */
+	/* Calls go into the conversation as json_compact() writes their arguments: a client whose dialect
+	 * carries them as an object gives back that text, not the model's own. */
+	bool compact_arguments;
 	/*
 	 * Turns a provider's opaque bytes into what the client holds (sealed, or as they are where dialect and
 	 * provider are the same): appends to out; false drops them. NULL: all are dropped.
@@ -108,6 +111,9 @@ struct turn_event {
 	struct str text;
 	const struct command_output *output; /* texts are copied */
 	bool started_container; /* the container was made or woken: the price's floor applies */
+	/* TURN_TOOL_FAILED: what the request asked for cannot be had, and asking the model again would not help.
+	 * Where no command of the turn was started, the turn fails with it. NULL: only the call failed. */
+	const struct error *refused;
 };
 
 /* ---- effects ---- */
