@@ -363,11 +363,14 @@ void openai_chat_error_json(const struct json *root, struct error *ret)
 	read_said(root, &s);
 	if (s.status >= 400 && s.status <= 599)
 		status = (int)s.status;
-	else if (has_ci(s.code, "rate_limit") || has_ci(s.type, "rate_limit"))
+	else if (has_ci(s.code, "rate_limit") || has_ci(s.type, "rate_limit") ||
+	         has_ci(s.code, "insufficient_quota"))
 		status = 429;
-	else if (has_ci(s.type, "overloaded") || has_ci(s.code, "overloaded"))
+	else if (has_ci(s.type, "overloaded") || has_ci(s.code, "overloaded") ||
+	         has_ci(s.code, "slow_down"))
 		status = 529;
 	else if (has_ci(s.type, "invalid_request") || has_ci(s.type, "BadRequest") ||
+	         has_ci(s.code, "invalid_prompt") ||
 	         is_context_length(&s))
 		status = 400;
 	fill(status, &s, ret);

@@ -34,6 +34,7 @@ struct provider_parser {
 	struct sse_reader *sse;
 	struct buf body; /* MODE_JSON */
 	bool begun;
+	struct buf id, model; /* of the response, once it was named */
 	struct responses_items items;
 	size_t good, malformed;
 };
@@ -96,16 +97,36 @@ static struct responses_item *item_for(
 
 /* ---- begin and end ---- */
 
-static int begin(struct provider_parser *p, const struct json *response)
+static struct str buf_str(const struct buf *b)
 {
-	struct stream_event ev = {.type = STREAM_BEGIN,
-	        .id = json_str(json_get(response, "id")),
-	        .model = json_str(json_get(response, "model"))};
+	return (struct str){b->len ? b->data : NULL, b->len};
+}
+
+static void keep_name(struct buf *to, struct str name)
+{
+	if (!to->len && name.n && name.n <= to->max)
+		buf_append(to, name.p, name.n);
+}
+
+/*
+ * The reply is begun with the first thing in it: that the provider has made a response object
+ * promises nothing, and what fails right after it can still be tried elsewhere.
+ */
+static int begin(struct provider_parser *p)
+{
+	struct stream_event ev = {
+	        .type = STREAM_BEGIN, .id = buf_str(&p->id), .model = buf_str(&p->model)};
 
 	if (p->begun)
 		return 0;
 	p->begun = true;
 	return openai_responses_items_emit(&p->items, &ev);
+}
+
+static void name_response(struct provider_parser *p, const struct json *response)
+{
+	keep_name(&p->id, json_str(json_get(response, "id")));
+	keep_name(&p->model, json_str(json_get(response, "model")));
 }
 
 /* The item that entry number n of a response's output is: by id, else by place and type. */
@@ -151,7 +172,7 @@ static int read_output(struct provider_parser *p, const struct json *response)
 static int finish(struct provider_parser *p, enum finish how)
 {
 	struct stream_event ev = {.type = STREAM_END};
-	int r = begin(p, NULL);
+	int r = begin(p);
 
 	if (!r)
 		r = openai_responses_items_pump(&p->items, true);
@@ -181,11 +202,10 @@ static int fail_json(struct provider_parser *p, const struct json *root)
 /* A response object that says how the reply has ended. */
 static int read_end(struct provider_parser *p, const struct json *response, struct str status)
 {
-	int r = begin(p, response);
+	int r;
 
+	name_response(p, response);
 	openai_responses_usage_read(&p->items.usage, json_get(response, "usage"));
-	if (r < 0)
-		return r;
 	if (str_is(status, "failed"))
 		return fail_json(p, response);
 	if (str_is(status, "cancelled"))
@@ -317,11 +337,12 @@ static int on_json(struct provider_parser *p, const struct json *ev, bool named_
 		status = json_str(json_get(response, "status"));
 		if (!is_end(status) && is_end((struct str){type.p + 9, type.n - 9}))
 			status = (struct str){type.p + 9, type.n - 9};
-		return is_end(status) ? read_end(p, response, status) : begin(p, response);
+		name_response(p, response);
+		return is_end(status) ? read_end(p, response, status) : 0;
 	}
 	if (is_error(ev) || named_error)
 		return fail_json(p, ev);
-	r = begin(p, NULL);
+	r = begin(p);
 	if (r < 0)
 		return r;
 	if (str_is(type, "response.output_item.added"))
@@ -407,6 +428,8 @@ struct provider_parser *openai_responses_parse_open(
 
 	p->body = (struct buf)BUF_INIT(EVENT_MAX);
 	p->sse = sse_reader_new(EVENT_MAX, on_event, NULL, p);
+	p->id = (struct buf)BUF_INIT(1024);
+	p->model = (struct buf)BUF_INIT(1024);
 	return p;
 }
 
@@ -416,6 +439,8 @@ struct provider_parser *openai_responses_parse_close(struct provider_parser *p)
 		return NULL;
 	openai_responses_items_free(&p->items);
 	sse_reader_free(p->sse);
+	buf_free(&p->id);
+	buf_free(&p->model);
 	buf_free(&p->body);
 	free(p);
 	return NULL;

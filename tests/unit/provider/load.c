@@ -31,9 +31,9 @@ const struct tool load_tool = {
 
 bool load_open(void *ctx, const struct provider_target *t, struct str sealed, struct buf *out)
 {
-	if (!str_starts(sealed, "sealed:"))
+	if (!str_starts(sealed, PROVIDER_SEALED))
 		return false;
-	buf_append(out, sealed.p + 7, sealed.n - 7);
+	buf_append(out, sealed.p + strlen(PROVIDER_SEALED), sealed.n - strlen(PROVIDER_SEALED));
 	return true;
 }
 
@@ -65,6 +65,7 @@ static void load_part(struct part *p, const struct json *j)
 			p->type = kinds[i].type;
 			*kinds[i].where = text_of(j, kinds[i].key);
 		}
+	p->raw = raw_of(j, "raw");
 	p->detail = text_of(j, "detail");
 	p->filename = text_of(j, "filename");
 }
@@ -104,6 +105,7 @@ static void load_result(struct conversation *c, struct item *it, const struct js
 
 	it->result.public_id = text_of(j, "id");
 	it->result.error = text_of(j, "error");
+	it->result.is_error = json_bool(json_get(j, "is_error"));
 	load_parts(c, json_get(j, "parts"), &it->result.parts, &it->result.n_parts);
 	if (!outputs && !it->result.error.n)
 		return;
@@ -137,11 +139,17 @@ static void load_item(struct conversation *c, const struct json *j)
 		it = conversation_add(c, ITEM_CALL);
 	else if (json_get(j, "result"))
 		it = conversation_add(c, ITEM_RESULT);
+	else if (json_bool(json_get(j, "other")))
+		it = conversation_add(c, ITEM_OTHER);
 	else
 		it = conversation_add(c, role.n ? ITEM_MESSAGE : ITEM_REASONING);
+	it->redacted = json_bool(json_get(j, "redacted"));
 	if (json_i64(json_get(j, "reply"), &reply))
 		it->reply = (uint32_t)reply;
 	it->opaque = text_of(j, "opaque");
+	it->status = text_of(j, "status");
+	it->raw = raw_of(j, "raw");
+	it->raw_dialect = c->dialect;
 	for (int i = 0; i < 4; i++)
 		if (str_is(role, roles[i]))
 			it->role = (enum role)i;
@@ -163,6 +171,12 @@ static void load_tools(struct conversation *c, const struct json *tools)
 		e->description = text_of(t, "description");
 		e->parameters = raw_of(t, "parameters");
 		e->strict = json_is_bool(strict) ? json_bool(strict) : -1;
+		e->raw = raw_of(t, "raw");
+		if (json_get(t, "native")) {
+			e->kind = TOOL_NATIVE;
+			e->type = e->name = text_of(t, "native");
+			continue;
+		}
 		if (!json_get(t, "server"))
 			continue;
 		e->kind = TOOL_SERVER;
@@ -196,6 +210,7 @@ static void load_choice(struct conversation *c, struct tool_choice *choice, cons
 static void load_settings(struct settings *s, const struct json *j)
 {
 	const struct json *parallel = json_get(j, "parallel_tool_calls");
+	const struct json *thoughts = json_get(j, "include_thoughts");
 	struct {
 		const char *key;
 		struct str *where;
@@ -206,13 +221,38 @@ static void load_settings(struct settings *s, const struct json *j)
 	        {"stop", &s->stop}, {"text_format", &s->text_format}, {"metadata", &s->metadata}},
 	  text[] = {{"verbosity", &s->verbosity}, {"reasoning_effort", &s->reasoning_effort},
 	          {"user", &s->user}, {"safety_identifier", &s->safety_identifier},
-	          {"prompt_cache_key", &s->prompt_cache_key}, {"service_tier", &s->service_tier}};
+	          {"prompt_cache_key", &s->prompt_cache_key}, {"service_tier", &s->service_tier},
+	          {"reasoning_summary", &s->reasoning_summary},
+	          {"thinking_budget", &s->thinking_budget}};
 
 	for (size_t i = 0; i < sizeof(raw) / sizeof(*raw); i++)
 		*raw[i].where = raw_of(j, raw[i].key);
 	for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
 		*text[i].where = text_of(j, text[i].key);
 	s->parallel_tool_calls = json_is_bool(parallel) ? json_bool(parallel) : -1;
+	s->include_thoughts = json_is_bool(thoughts) ? json_bool(thoughts) : -1;
+}
+
+static void load_extra(struct conversation *c, const struct json *extra)
+{
+	c->extra = arena_alloc(c->arena, (json_count(extra) + 1) * sizeof(*c->extra));
+	for (const struct json *m = json_first(extra); m; m = json_next(m))
+		c->extra[c->n_extra++] = (struct extra_member){json_key(m), json_raw(m)};
+}
+
+/* Which dialect the request spoke; and which the target speaks: chat, unless said. */
+static enum dialect load_dialect(const struct json *root, const char *key)
+{
+	static const struct {
+		const char *name;
+		enum dialect dialect;
+	} dialects[] = {{"responses", DIALECT_OPENAI_RESPONSES}, {"anthropic", DIALECT_ANTHROPIC},
+	        {"gemini", DIALECT_GEMINI}};
+
+	for (size_t i = 0; i < sizeof(dialects) / sizeof(*dialects); i++)
+		if (str_is(text_of(root, key), dialects[i].name))
+			return dialects[i].dialect;
+	return DIALECT_OPENAI_CHAT;
 }
 
 static void load_string(
@@ -228,19 +268,24 @@ static void load_root(struct loaded *l, size_t n_items)
 	const struct json *root = json_root(l->doc), *item = json_first(json_get(root, "items"));
 
 	l->c = conversation_new((size_t)64 << 20);
+	l->c->beta = text_of(root, "beta");
+	l->c->dialect = load_dialect(root, "dialect");
 	for (size_t i = 0; item && i < n_items; i++, item = json_next(item))
 		load_item(l->c, item);
 	load_tools(l->c, json_get(root, "tools"));
 	load_choice(l->c, &l->call.choice, json_get(root, "choice"));
 	load_settings(&l->c->settings, json_get(root, "settings"));
+	load_extra(l->c, json_get(root, "extra"));
 	l->call.tools_off = json_bool(json_get(root, "tools_off"));
 	load_string(l->base_url, sizeof(l->base_url), root, "base_url", "http://127.0.0.1:8000/v1");
 	load_string(l->api_key, sizeof(l->api_key), root, "api_key", "");
 	load_string(l->model, sizeof(l->model), root, "model", "m-1");
 	l->config.base_url = l->base_url;
 	l->config.api_key = l->api_key[0] ? l->api_key : NULL;
-	l->target = (struct provider_target){
-	        .provider = &provider_openai_chat, .config = &l->config, .model = l->model};
+	l->target =
+	        (struct provider_target){.provider = provider_for(load_dialect(root, "provider")),
+	                .config = &l->config,
+	                .model = l->model};
 	l->pc = (struct provider_call){
 	        .target = &l->target, .conversation = l->c, .call = &l->call, .open = load_open};
 }

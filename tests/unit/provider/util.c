@@ -104,7 +104,10 @@ static void put_call(struct buf *b, const struct stream_event *ev)
 
 static const char *type_name(enum item_type t)
 {
-	return t == ITEM_CALL ? "call" : t == ITEM_REASONING ? "reasoning" : "message";
+	return t == ITEM_CALL        ? "call"
+	       : t == ITEM_REASONING ? "reasoning"
+	       : t == ITEM_OTHER     ? "other"
+	                             : "message";
 }
 
 static void put_delta(struct buf *b, const struct stream_event *ev)
@@ -113,6 +116,8 @@ static void put_delta(struct buf *b, const struct stream_event *ev)
 	        "text", "refusal", "summary", "reasoning", "?", "?", "?"};
 
 	buf_printf(b, "  %s ", ev->item_type == ITEM_CALL ? "args" : names[ev->part_type]);
+	if (ev->part > 0)
+		buf_printf(b, "%u ", ev->part);
 	json_write_str(b, ev->text);
 	buf_putc(b, '\n');
 }
@@ -137,12 +142,16 @@ static void put_item_end(struct buf *b, const struct stream_event *ev)
 		put_call(b, ev);
 	if (ev->opaque.n)
 		buf_printf(b, " opaque=%.*s", (int)ev->opaque.n, ev->opaque.p);
+	if (ev->redacted)
+		buf_puts(b, " redacted");
+	if (ev->raw.n)
+		buf_printf(b, " raw=%.*s", (int)ev->raw.n, ev->raw.p);
 	buf_putc(b, '\n');
 }
 
 int dump_event(void *ctx, const struct stream_event *ev)
 {
-	static const char *const finishes[] = {"stop", "calls", "length", "filter"};
+	static const char *const finishes[] = {"stop", "calls", "length", "filter", "pause"};
 	struct dump *d = ctx;
 	struct buf *b = &d->text;
 
@@ -181,7 +190,12 @@ int dump_event(void *ctx, const struct stream_event *ev)
 	case STREAM_END:
 		assert_true(d->begun && !d->open);
 		d->over = true;
-		buf_printf(b, "end %s\n", finishes[ev->finish]);
+		buf_printf(b, "end %s", finishes[ev->finish]);
+		if (ev->stop_sequence.n) {
+			buf_puts(b, " stop_sequence=");
+			json_write_str(b, ev->stop_sequence);
+		}
+		buf_putc(b, '\n');
 		break;
 	case STREAM_ERROR:
 		d->over = true;
