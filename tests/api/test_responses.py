@@ -196,11 +196,11 @@ def test_fields_without_meaning_here_are_let_through(client, provider):
 def test_null_is_the_same_as_absent(client, provider):
     response = client.ask(provider.model(text("ok")), temperature=None, tools=[], tool_choice=None, metadata=None,
                           instructions=None, max_output_tokens=None, stream=False, session_id=None, store=None)
-    assert response["temperature"] == 1 and response["store"] is False
+    assert response["temperature"] == 1 and response["store"] is True
 
 
 @pytest.mark.parametrize("fields, param", [
-    ({"store": True}, "store"),
+    ({"store": 1}, "store"),
     ({"previous_response_id": "resp_1"}, "previous_response_id"),
     ({"conversation": "conv_1"}, "conversation"),
     ({"background": True}, "background"),
