@@ -34,6 +34,11 @@ static void responses_create(struct request *r)
 	turns_handle(r, &api_responses);
 }
 
+static void messages_create(struct request *r)
+{
+	turns_handle(r, &api_messages);
+}
+
 /*
  * A dialect's api, once it is linked, is three lines here:
  *     static void messages_create(struct request *r) { turns_handle(r, &api_messages); }
@@ -59,6 +64,7 @@ static void gemini_no_method(struct request *r)
 /* Below /api/v1 and /v1. */
 static const struct route_entry routes[] = {
         {"POST", "/responses", responses_create, 0, NULL},
+        {"POST", "/messages", messages_create, 0, NULL},
         {"GET", "/models", models_list, NO_BODY, NULL},
         {"GET", "/models/{*}", models_get, NO_BODY, NULL},
         {"POST", "/containers", containers_create, 2u << 20, NULL},

@@ -234,6 +234,7 @@ int shell_settings_read(struct arena *a, struct str type, const struct json *ent
 	static const struct key_rule keys[] = {
 	        {"type", NULL},
 	        {"parameters", NULL},
+	        {"cache_control", NULL}, /* of Anthropic's dialect: for its providers */
 	        {"environment", "give it inside \"parameters\"."},
 	};
 	const struct place here = {path, ""};

@@ -1,0 +1,22 @@
+/* The Anthropic Messages API as a row of the api seam. */
+#include "api/messages.h"
+
+static void error_body(const struct error *e, bool under_v1, struct buf *out)
+{
+	(void)under_v1;
+	api_error_body_anthropic(e, NULL, out);
+}
+
+const struct api api_messages = {
+        .name = "messages",
+        .speaks = DIALECT_ANTHROPIC,
+        .parse = messages_parse,
+        .open = messages_stream_open,
+        .emit = messages_stream_emit,
+        .left = messages_stream_left,
+        .pull = messages_stream_pull,
+        .keepalive = messages_stream_keepalive,
+        .close = messages_stream_close,
+        .status = messages_stream_status,
+        .error_body = error_body,
+};
