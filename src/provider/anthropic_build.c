@@ -237,6 +237,14 @@ static bool is_text(const struct part *p)
 	return p->type == PART_TEXT || p->type == PART_REFUSAL;
 }
 
+static bool is_text_block(struct str raw)
+{
+	struct json_doc *doc _cleanup_json_ = NULL;
+
+	return json_parse(raw, TREE_MAX, &doc, NULL) == 0 &&
+	       str_is(json_str(json_get(json_root(doc), "type")), "text");
+}
+
 static bool is_attachment(const struct part *p)
 {
 	return p->type == PART_IMAGE || p->type == PART_FILE || p->type == PART_AUDIO;
@@ -261,7 +269,8 @@ static int write_part(
 {
 	struct str raw = raw_of(b, it, p);
 
-	if (is_text(p))
+	/* A document, say, is text to others. */
+	if (is_text(p) && (!raw.n || is_text_block(raw)))
 		return write_text(b, p->text, raw, err);
 	if (raw.n)
 		return write_raw_block(b, raw, err);
