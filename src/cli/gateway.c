@@ -52,6 +52,7 @@ static int take_options(struct gateway_options *o, struct error *err)
 	o->state_dir = getenv("BRIG_STATE");
 	o->listen_fd = SPAWN_LISTEN_FD;
 	o->ready_fd = SPAWN_READY_FD;
+	o->shared_fd = SPAWN_SHARED_FD;
 	for (fd = SPAWN_SUPERVISOR_FD; fd < SPAWN_FIRST_FREE_FD; fd++)
 		close_on_exec(fd);
 	r = settings_read(SPAWN_SETTINGS_FD, &o->config, err);

@@ -108,8 +108,10 @@ static int prepare_gateways(struct server *s, struct error *err)
 	s->spawn.data = s->values.sup.data;
 	s->spawn.exe = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 	s->spawn.settings = settings_memfd(s->settings);
+	s->spawn.shared = spawn_shared_memory();
 	s->settings = settings_free(s->settings);
-	if (s->spawn.exe < 0 || s->spawn.settings < 0 || pipe2(ready, O_CLOEXEC) < 0)
+	if (s->spawn.exe < 0 || s->spawn.settings < 0 || s->spawn.shared < 0 ||
+	        pipe2(ready, O_CLOEXEC) < 0)
 		return error_errno(err, errno, "preparing the gateways");
 	s->spawn.ready = ready[1];
 	/* ready[0] stays open: a gateway that is started again finds a reader for its byte too. */

@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "cli/drop.h"
 #include "cli/folder.h"
+#include "gateway/gateway.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,6 +25,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -240,13 +242,27 @@ _Noreturn static void gateway_exec(const struct spawn *s, uint32_t index, int so
 	char title[] = SPAWN_TITLE, path[] = "PATH=/usr/bin:/bin", lang[] = "LANG=C.UTF-8";
 	char number[48], workers[48], data[4200];
 	char *env[16] = {path, lang, number, workers, data, NULL};
-	int fds[] = {sock, s->listeners[index], s->settings, s->ready, s->exe};
+	int fds[] = {sock, s->listeners[index], s->settings, s->ready, s->shared, s->exe};
 
 	str_format(number, sizeof(number), "BRIG_GATEWAY=%u", index);
 	str_format(workers, sizeof(workers), "BRIG_WORKERS=%u", s->workers);
 	str_format(data, sizeof(data), "BRIG_STATE=%s/gateway", s->data);
 	keep_variables(env, sizeof(env) / sizeof(env[0]));
-	exec_dropped("a gateway", title, env, fds, 5, s->uid, parent);
+	exec_dropped("a gateway", title, env, fds, 6, s->uid, parent);
+}
+
+int spawn_shared_memory(void)
+{
+	int fd = memfd_create("shared", MFD_CLOEXEC | MFD_ALLOW_SEALING), saved;
+
+	if (fd < 0 ||
+	        (ftruncate(fd, GATEWAY_SHARED_SIZE) == 0 &&
+	                fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW) == 0))
+		return fd;
+	saved = errno;
+	close(fd);
+	errno = saved;
+	return -1;
 }
 
 pid_t spawn_gateway(void *ctx, uint32_t index, int sock, struct error *err)

@@ -20,6 +20,7 @@ enum {
 	SPAWN_LISTEN_FD,         /* bound and listening */
 	SPAWN_SETTINGS_FD,       /* memfd of cli/settings.h */
 	SPAWN_READY_FD,          /* one byte is written there when the gateway accepts */
+	SPAWN_SHARED_FD,         /* memfd that all gateways map (gateway/shared.h) */
 	SPAWN_FIRST_FREE_FD,
 };
 
@@ -34,6 +35,7 @@ struct spawn {
 	int exe;      /* this program, O_PATH */
 	int settings; /* memfd */
 	int ready;    /* write end of a pipe */
+	int shared;   /* memfd */
 	int listeners[SUP_MAX_GATEWAYS];
 };
 
@@ -42,6 +44,10 @@ struct spawn {
 int spawn_bind(
         struct spawn *s, const char *host, uint16_t port, uint16_t *ret_port, struct error *err);
 int spawn_listen(struct spawn *s, struct error *err);
+
+/* The memory that gateways share, of a size that none of them can change. -1, with errno: failed.
+ */
+int spawn_shared_memory(void);
 
 /* A sup_spawn_gateway_fn, for egress too; ctx is a struct spawn. */
 pid_t spawn_gateway(void *ctx, uint32_t index, int sock, struct error *err);

@@ -172,6 +172,14 @@ static const struct field limit_fields[] = {
                 "until its answer begins", NULL},
         {"upstream_idle", FIELD_MS, AT(upstream_idle_ms), 1, DAY, "120s",
                 "between two pieces of its answer", NULL},
+        {"upstream_retries", FIELD_COUNT, AT(upstream_retries), 0, 10, "2",
+                "of one provider in one call, after a failure that may pass", NULL},
+        {"upstream_retry_wait", FIELD_MS, AT(upstream_retry_wait_ms), 0, HOUR, "10s",
+                "that one call waits for retries, at most", NULL},
+        {"upstream_failures", FIELD_COUNT, AT(upstream_failures), 0, 1000, "5",
+                "in a row, then a provider is left alone; 0: never", NULL},
+        {"upstream_rest", FIELD_MS, AT(upstream_rest_ms), 1, DAY, "15s",
+                "for so long, before one call tries it", NULL},
 };
 #undef AT
 

@@ -98,6 +98,10 @@ struct config_limits {                   /* DESIGN section 8: what an operator m
 	uint64_t upstream_connect_ms;    /* 10,000 */
 	uint64_t upstream_first_byte_ms; /* 600,000 */
 	uint64_t upstream_idle_ms;       /* 120,000 */
+	uint32_t upstream_retries;       /* 2: of one provider in one call, beyond the first try */
+	uint64_t upstream_retry_wait_ms; /* 10,000: that one call may wait for retries */
+	uint32_t upstream_failures;      /* 5 in a row, then it is left alone; 0: never */
+	uint64_t upstream_rest_ms;       /* 15,000: for so long */
 	uint32_t connections;            /* 16,384 */
 	uint32_t workspace_live;         /* 0: none of its own */
 	uint64_t file_bytes;             /* 100 MiB: one uploaded or promoted file */

@@ -180,6 +180,9 @@ static int gateway_start(struct gateway *g, struct error *err)
 	g->base = event_base_new();
 	if (g->base == NULL)
 		return error_set(err, ERR_NOMEM, "no event loop");
+	g->shared = shared_map(g->options->shared_fd, err);
+	if (g->shared == NULL)
+		return -ERR_IO;
 	r = start_store(g, err);
 	if (r == 0)
 		r = start_blobs(g, err);
@@ -231,6 +234,7 @@ static void gateway_stop(struct gateway *g)
 		if (ev != NULL)
 			event_free(ev);
 	}
+	g->shared = shared_unmap(g->shared);
 	mem_wipe(g->seal_key, sizeof(g->seal_key));
 	config_free(g->config);
 	if (g->base != NULL)

@@ -10,11 +10,14 @@
 
 #include <stdint.h>
 
+enum { GATEWAY_SHARED_SIZE = 65536 };
+
 struct gateway_options {
 	struct config *config; /* taken over; its keys include the data folder's first key */
 	int listen_fd;         /* bound and listening */
 	int sup_fd;            /* SOCK_SEQPACKET to the supervisor; -1: no sandboxes */
-	int ready_fd;          /* one byte is written when the loop accepts; -1: none */
+	int shared_fd; /* GATEWAY_SHARED_SIZE bytes that this node's gateways share; -1: none */
+	int ready_fd;  /* one byte is written when the loop accepts; -1: none */
 	const char *state_dir; /* <data>/gateway: the store and the gateways' sockets, owned by this
 	                          user */
 	uint32_t index;        /* 0 … workers - 1 */

@@ -22,6 +22,7 @@
 #include "config/config.h"
 #include "container/container.h"
 #include "gateway/gateway.h"
+#include "gateway/shared.h"
 #include "http/client.h"
 #include "http/pool.h"
 #include "http/server.h"
@@ -50,6 +51,7 @@ struct gateway {
 	struct turn_run *turns;      /* running ones, linked */
 	struct exec *execs;          /* running and recently ended ones, linked */
 	struct upstream_link *links; /* fetches to providers */
+	struct shared *shared; /* with the other gateways of this node */
 	struct keeper *keeper;
 	struct network *network;
 	struct saving *saving; /* NULL: homes are saved where they are */

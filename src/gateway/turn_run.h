@@ -9,6 +9,7 @@
 #ifndef BRIG_GATEWAY_TURN_RUN_H
 #define BRIG_GATEWAY_TURN_RUN_H
 
+#include "gateway/attempts.h"
 #include "gateway/documents.h"
 #include "gateway/internal.h"
 #include "tool/tool.h"
@@ -75,12 +76,15 @@ struct turn_run {
 	char seed[48]; /* random: the request's own container id comes from it */
 	struct route route;
 	struct upstream up;
+	struct attempts attempts; /* of the call that is under way */
+	struct event *retry;      /* NULL until needed: the next attempt's time */
 	struct provider_parser *parsing; /* is on the stack: not to be closed before it returns */
 	bool parser_over;                /* its call has ended meanwhile */
 	struct run run;
 	struct run_files files;
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */
+	bool served;     /* a provider's reply has begun */
 	bool may_answer; /* the upstream accepted, or the client waited long enough */
 	bool full;       /* the turn knows that the client is full */
 	bool pumping;

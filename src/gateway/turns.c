@@ -45,6 +45,9 @@ static void turn_run_free(struct turn_run *t)
 	turn_free(t->turn);
 	turn_request_free(&t->request);
 	route_free(&t->route);
+	attempts_end(&t->attempts);
+	if (t->retry != NULL)
+		event_free(t->retry);
 	buf_free(&t->out);
 	free(t->in.body);
 	free(t->session);
@@ -124,12 +127,25 @@ static void id_headers(struct turn_run *t)
 		http_response_header(t->x, "request-id", t->who.id);
 }
 
+/* Who serves it, once that is known. A name that no header can hold is left out. */
+static void served_headers(struct turn_run *t)
+{
+	if (!t->served)
+		return;
+	http_response_header(t->x, "X-Brig-Provider", t->who.provider);
+	for (const char *p = t->model_shown; *p != 0; p++)
+		if (*p <= ' ' || *p > '~')
+			return;
+	http_response_header(t->x, "X-Brig-Model", t->model_shown);
+}
+
 static void answer_headers(struct turn_run *t)
 {
 	struct turn_totals totals;
 
 	turn_totals(t->turn, clock_mono_ms(), &totals);
 	id_headers(t);
+	served_headers(t);
 	if (totals.commands_started && t->ended && t->status >= 400)
 		http_response_header(t->x, "X-Should-Retry", "false");
 	if (t->failure != NULL && t->status >= 400)

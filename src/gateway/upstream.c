@@ -1,24 +1,32 @@
 /*
  * One call of a turn to a provider.
  *
- * The route's targets are tried in order as long as nothing has reached the turn: a refused
- * connection, a time-out, 429 and 5xx go on to the next, anything else is the answer. brig/script
- * has no upstream: its events are made on the spot. Every failure becomes one STREAM_ERROR event.
+ * The route's targets are tried as long as nothing has reached the turn (attempts.h says which and
+ * when): a refused connection, a time-out, 429 and 5xx go on to the next, and some of them back to
+ * the same one after a while; a request that a target cannot express, a model that it does not know
+ * and a conversation too long for it go on to the next; anything else is the answer. A provider
+ * that does not answer at all is left alone for a while, by all turns of all gateways (circuit.h).
+ *
+ * brig/script has no upstream: its events are made on the spot. Every failure becomes one
+ * STREAM_ERROR event.
  */
 #include "gateway/turn_run.h"
 
+#include "base/id.h"
+
+#include <limits.h>
 #include <stdlib.h>
 
 #define MAX_ERROR_BODY 65536
 #define BUILD_ON_POOL  524288 /* bytes of a conversation, as it lies in memory */
 
-#define LINGER_MS      1000
-#define LINGER_BYTES   65536
+#define LINGER_MS    1000
+#define LINGER_BYTES 65536
 
 /* What a fetch knows of the turn that it works for. */
 struct upstream_link {
 	struct upstream_link *next, **link; /* in gateway.links */
-	struct turn_run *t;                 /* NULL: the reply is over, only the connection counts */
+	struct turn_run *t; /* NULL: the reply is over, only the connection counts */
 	struct http_fetch *fetch;
 	struct event *timer;
 	struct event *watch; /* the provider must say something that counts */
@@ -26,7 +34,7 @@ struct upstream_link {
 	size_t extra;
 };
 
-static void upstream_try(struct turn_run *t);
+static void upstream_go(struct turn_run *t);
 
 /* ---- links ---- */
 
@@ -82,6 +90,47 @@ void upstream_free_links(struct gateway *g)
 		link_cut(g->links);
 }
 
+/* ---- how providers do ---- */
+
+static struct circuit *circuit_of(const struct turn_run *t)
+{
+	size_t at = (size_t)(t->route.targets[t->up.target].config - t->g->config->providers);
+
+	return at < SHARED_CIRCUITS ? &t->g->shared->circuits[at] : NULL;
+}
+
+static struct circuit_rule circuit_rule(const struct turn_run *t)
+{
+	const struct config_limits *l = &t->g->config->limits;
+
+	return (struct circuit_rule){l->upstream_failures, l->upstream_rest_ms};
+}
+
+static void note_answered(const struct turn_run *t)
+{
+	struct circuit *c = circuit_of(t);
+
+	if (c != NULL)
+		circuit_answered(c);
+}
+
+/* It is not there, or has too much to do. An error of one request (500) says nothing of others. */
+static void note_dead(const struct turn_run *t)
+{
+	const struct circuit_rule rule = circuit_rule(t);
+	struct circuit *c = circuit_of(t);
+
+	if (c != NULL)
+		circuit_failed(c, &rule, clock_mono_ms());
+}
+
+static bool status_is_dead(int status)
+{
+	return status == 502 || status == 503 || status == 504 || (status >= 520 && status <= 530);
+}
+
+/* ---- what comes ---- */
+
 static void upstream_failed(struct turn_run *t, const struct error *e);
 
 static int on_event(void *ctx, const struct stream_event *ev)
@@ -91,17 +140,20 @@ static int on_event(void *ctx, const struct stream_event *ev)
 	unsigned call = t->up.serial;
 
 	if (ev->type == STREAM_ERROR && !t->up.begun) {
-		/* A 200 whose first word is an error: nothing was seen, so another target may help. */
+		/* A 200 whose first word is an error: nothing was seen, so another target may help.
+		 */
 		t->up.over = true;
 		upstream_failed(t, ev->error);
 		return -ERR_CANCELED;
 	}
+	if (!t->up.begun)
+		note_answered(t);
 	t->up.begun = true;
 	if (t->up.link != NULL)
 		t->up.link->heard_ms = clock_mono_ms();
 	t->up.over = ev->type == STREAM_END || ev->type == STREAM_ERROR;
 	if (ev->type == STREAM_BEGIN)
-		t->may_answer = true;
+		t->may_answer = t->served = true;
 	turn_run_feed(t, &te);
 	/* Performing effects may have ended this very call: then stop parsing. */
 	return t->up.serial == call ? 0 : -ERR_CANCELED;
@@ -120,7 +172,60 @@ static void upstream_fail(struct turn_run *t, const struct error *e)
 static bool worth_another(const struct error *e)
 {
 	return e->code == ERR_UPSTREAM || e->code == ERR_TIMEOUT || e->code == ERR_RATE ||
-	       e->code == ERR_UNAVAILABLE || error_http_status(e) >= 500;
+	       e->code == ERR_UNAVAILABLE || error_http_status(e) >= 500 ||
+	       str_is(str_of(e->type), "model_not_found") ||
+	       str_is(str_of(e->type), "context_length_exceeded");
+}
+
+/* May the same one, after a while? Not what will not change, nor who took all the time there was.
+ */
+static bool worth_again(const struct error *e, int status)
+{
+	if (e->code == ERR_TIMEOUT || status == 401 || status == 402 || status == 403)
+		return false;
+	return e->code == ERR_UPSTREAM || e->code == ERR_RATE || e->code == ERR_UNAVAILABLE ||
+	       error_http_status(e) >= 500;
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+	upstream_go(arg);
+}
+
+/* True: a timer will go on. */
+static bool wait_for_retry(struct turn_run *t, uint64_t ms)
+{
+	struct timeval tv = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
+
+	if (t->retry == NULL)
+		t->retry = evtimer_new(t->g->base, on_retry, t);
+	return t->retry != NULL && evtimer_add(t->retry, &tv) == 0;
+}
+
+/* The target has failed before anything reached the turn: asks the next, or ends the call. */
+static void upstream_next(struct turn_run *t, enum attempt_failure how, const struct error *e)
+{
+	struct upstream_call call = t->up.call;
+	uint64_t now = clock_mono_ms(), wait;
+	uint32_t jitter;
+	size_t next;
+
+	id_random(&jitter, sizeof(jitter));
+	attempts_failed(&t->attempts, t->up.target, how, e, now, jitter);
+	upstream_cancel(t);
+	if (!attempts_next(&t->attempts, now, &next, &wait)) {
+		struct error told = *t->attempts.told;
+
+		upstream_fail(t, &told);
+		return;
+	}
+	t->up.call = call;
+	if (next != t->up.target) {
+		t->up.target = next;
+		turn_run_serve(t);
+	}
+	if (wait == 0 || !wait_for_retry(t, wait))
+		upstream_go(t);
 }
 
 static void upstream_failed(struct turn_run *t, const struct error *e)
@@ -130,18 +235,11 @@ static void upstream_failed(struct turn_run *t, const struct error *e)
 
 	log_text(LOG_WARN, "upstream_failed", "%s/%s: %s", target->config->name, target->model,
 	        copy.text);
-	if (!t->up.begun && worth_another(e) && t->up.target + 1 < t->route.n) {
-		struct upstream_call call = t->up.call;
-		size_t next = t->up.target + 1;
-
-		upstream_cancel(t);
-		t->up.call = call;
-		t->up.target = next;
-		turn_run_serve(t);
-		upstream_try(t);
-		return;
-	}
-	upstream_fail(t, &copy);
+	if (t->up.begun || !worth_another(e))
+		upstream_fail(t, &copy);
+	else
+		upstream_next(
+		        t, worth_again(e, t->up.status) ? ATTEMPT_BUSY : ATTEMPT_FAILED, &copy);
 }
 
 /* ---- fetch ---- */
@@ -162,6 +260,10 @@ static void on_head(void *ctx, struct http_fetch *f, int status)
 		t->up.parser = target->provider->open(&pc, http_fetch_header(f, "content-type"));
 		return;
 	}
+	if (status_is_dead(status))
+		note_dead(t);
+	else
+		note_answered(t);
 	str_copy(t->up.retry_after, sizeof(t->up.retry_after), http_fetch_header(f, "retry-after"));
 	buf_init(&t->up.error_body, MAX_ERROR_BODY);
 }
@@ -197,18 +299,22 @@ static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
 	}
 }
 
-/* What the client may read of a failed fetch: where our providers are is the operator's business. */
+/* What the client may read of a failed fetch: where our providers are is the operator's business.
+ */
 static void fetch_error(const struct turn_run *t, const struct error *err, struct error *ret)
 {
 	const struct provider_target *target = &t->route.targets[t->up.target];
 
 	log_text(LOG_WARN, "fetch_failed", "%s: %s", target->config->name, err->text);
 	if (err->code == ERR_TIMEOUT)
-		error_set(ret, ERR_TIMEOUT, "The provider %s did not answer in time.", target->config->name);
+		error_set(ret, ERR_TIMEOUT, "The provider %s did not answer in time.",
+		        target->config->name);
 	else if (t->up.status != 0)
-		error_set(ret, err->code, "The answer of the provider %s was cut off.", target->config->name);
+		error_set(ret, err->code, "The answer of the provider %s was cut off.",
+		        target->config->name);
 	else
-		error_set(ret, err->code, "The provider %s could not be reached.", target->config->name);
+		error_set(ret, err->code, "The provider %s could not be reached.",
+		        target->config->name);
 }
 
 static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
@@ -223,6 +329,8 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 	p = t->route.targets[t->up.target].provider;
 	t->up.link = NULL;
 	if (err != NULL) {
+		if (!t->up.begun && (t->up.status == 0 || t->up.status == 200))
+			note_dead(t);
 		fetch_error(t, err, &e);
 		err = &e;
 	}
@@ -289,12 +397,14 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 		link->heard_ms = now; /* it is us who do not listen */
 	due = link->heard_ms + (t->up.begun ? l->upstream_idle_ms : l->upstream_first_byte_ms);
 	if (now < due) {
-		struct timeval tv = {(time_t)((due - now) / 1000),
-		        (suseconds_t)((due - now) % 1000 * 1000)};
+		struct timeval tv = {
+		        (time_t)((due - now) / 1000), (suseconds_t)((due - now) % 1000 * 1000)};
 
 		evtimer_add(link->watch, &tv);
 		return;
 	}
+	if (!t->up.begun)
+		note_dead(t);
 	error_set(&e, ERR_TIMEOUT, "The provider %s did not answer in time.",
 	        t->route.targets[t->up.target].config->name);
 	upstream_failed(t, &e);
@@ -362,6 +472,15 @@ static void build_work(void *arg)
 	j->result = j->pc.target->provider->build(&j->pc, &j->pr, &j->err);
 }
 
+/* Where the target cannot express the request, another may. */
+static void build_failed(struct turn_run *t, const struct error *e)
+{
+	if (e->code == ERR_UNSUPPORTED)
+		upstream_next(t, ATTEMPT_UNABLE, e);
+	else
+		upstream_fail(t, e);
+}
+
 static void build_done(void *arg)
 {
 	struct build_job *j = arg;
@@ -376,7 +495,7 @@ static void build_done(void *arg)
 		turn_run_feed(t, &cancel);
 	} else {
 		if (j->result < 0)
-			upstream_fail(t, &j->err);
+			build_failed(t, &j->err);
 		else
 			upstream_send(t, &j->pr);
 		if (timer_later && !t->done)
@@ -402,7 +521,27 @@ static bool build_on_pool(struct turn_run *t, const struct provider_call *pc)
 	return false;
 }
 
-static void upstream_try(struct turn_run *t)
+/* False: the provider is left alone, and that was dealt with. */
+static bool is_allowed(struct turn_run *t)
+{
+	const struct circuit_rule rule = circuit_rule(t);
+	struct circuit *c = circuit_of(t);
+	uint64_t wait;
+	struct error e;
+
+	if (c == NULL || circuit_allows(c, &rule, clock_mono_ms(), &wait))
+		return true;
+	error_set(&e, ERR_UNAVAILABLE,
+	        "The provider %s has not answered for a while; it is tried again soon.",
+	        t->route.targets[t->up.target].config->name);
+	str_copy(e.type, sizeof(e.type), STR("provider_unavailable"));
+	e.retry_after_ms = wait < INT_MAX ? (int)wait : INT_MAX;
+	upstream_next(t, ATTEMPT_RESTS, &e);
+	return false;
+}
+
+/* Asks the target. */
+static void upstream_go(struct turn_run *t)
 {
 	const struct provider_target *target = &t->route.targets[t->up.target];
 	struct provider_request pr = {0};
@@ -419,10 +558,10 @@ static void upstream_try(struct turn_run *t)
 		upstream_local(t, &pc);
 		return;
 	}
-	if (build_on_pool(t, &pc))
+	if (!is_allowed(t) || build_on_pool(t, &pc))
 		return;
 	if (target->provider->build(&pc, &pr, &e) < 0)
-		upstream_fail(t, &e);
+		build_failed(t, &e);
 	else
 		upstream_send(t, &pr);
 }
@@ -434,7 +573,9 @@ void upstream_start(struct turn_run *t, const struct upstream_call *call)
 	upstream_cancel(t);
 	t->up.call = *call;
 	t->up.target = target; /* a turn stays with the target that answered its first call */
-	upstream_try(t);
+	attempts_begin(&t->attempts, t->route.n, t->g->config->limits.upstream_retries,
+	        t->g->config->limits.upstream_retry_wait_ms);
+	upstream_go(t);
 }
 
 void upstream_pause(struct turn_run *t, bool paused)
@@ -459,6 +600,8 @@ void upstream_cancel(struct turn_run *t)
 	size_t target = t->up.target;
 	unsigned serial = t->up.serial;
 
+	if (t->retry != NULL)
+		evtimer_del(t->retry);
 	if (t->up.link != NULL && t->up.over && !t->up.stands)
 		link_linger(t->up.link, t->g->base);
 	else if (t->up.link != NULL)

@@ -68,6 +68,10 @@ static void check_defaults(const struct config *c)
 	assert_int_equal(c->limits.upstream_connect_ms, 10000);
 	assert_int_equal(c->limits.upstream_first_byte_ms, 600000);
 	assert_int_equal(c->limits.upstream_idle_ms, 120000);
+	assert_int_equal(c->limits.upstream_retries, 2);
+	assert_int_equal(c->limits.upstream_retry_wait_ms, 10000);
+	assert_int_equal(c->limits.upstream_failures, 5);
+	assert_int_equal(c->limits.upstream_rest_ms, 15000);
 	assert_int_equal(c->limits.connections, 16384);
 	assert_int_equal(c->limits.workspace_live, 0);
 	assert_int_equal(c->limits.file_bytes, 100 << 20);

@@ -1,0 +1,23 @@
+/*
+ * What the gateways of a node share: one mapping of atomics, in a memfd that `brig serve` makes and
+ * every gateway inherits. It holds no pointers and no secrets, and whatever it holds must be right,
+ * or become right by itself, when a gateway dies between any two writes.
+ */
+#ifndef BRIG_GATEWAY_SHARED_H
+#define BRIG_GATEWAY_SHARED_H
+
+#include "base/error.h"
+#include "gateway/circuit.h"
+
+enum { SHARED_CIRCUITS = 1024 }; /* by the provider's place in the configuration */
+
+struct shared {
+	struct circuit circuits[SHARED_CIRCUITS];
+};
+
+/* fd: of GATEWAY_SHARED_SIZE bytes, all zero at first; -1: memory of our own. Stays mapped; NULL:
+ * failed. */
+struct shared *shared_map(int fd, struct error *err);
+struct shared *shared_unmap(struct shared *s); /* takes NULL; returns NULL */
+
+#endif
