@@ -20,13 +20,6 @@
 int anthropic_build(
         const struct provider_call *pc, struct provider_request *ret, struct error *err);
 
-/*
- * Appends a JSON text in the one form that it always has here: no space, shortest escapes, the
- * order of keys and the text of numbers kept. Clients write what they replay in their own way, and
- * it must come out as it did in the turn before. -ERR_INVALID: it is no JSON.
- */
-int anthropic_json_copy(struct buf *out, struct str raw);
-
 /* Does the client speak this dialect too, so that raw texts of its request mean something here? */
 static inline bool anthropic_same_dialect(const struct provider_call *pc)
 {

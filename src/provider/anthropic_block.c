@@ -113,7 +113,7 @@ static void write_input(struct json_writer *w, struct str pieces)
 	struct json_doc *doc _cleanup_json_ = NULL;
 	struct buf copy _cleanup_buf_ = BUF_INIT(RAW_MAX);
 	bool good = json_parse(pieces, TREE_MAX, &doc, NULL) == 0 &&
-	            json_is(json_root(doc), JSON_OBJECT) && anthropic_json_copy(&copy, pieces) == 0;
+	            json_is(json_root(doc), JSON_OBJECT) && json_compact(pieces, &copy) == 0;
 
 	jw_raw(w, good ? str_of_buf(&copy) : STR("{}"));
 }
@@ -121,7 +121,7 @@ static void write_input(struct json_writer *w, struct str pieces)
 static int write_member(struct json_writer *w, const struct json *v)
 {
 	struct buf copy _cleanup_buf_ = BUF_INIT(RAW_MAX);
-	int r = anthropic_json_copy(&copy, json_raw(v));
+	int r = json_compact(json_raw(v), &copy);
 
 	if (r < 0)
 		return r;

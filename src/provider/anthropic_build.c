@@ -193,7 +193,7 @@ static int write_more(struct builder *b, struct str raw, const char *const *know
 		if (json_absent(v) || !json_is(json_root(doc), JSON_OBJECT) ||
 		        is_one_of(json_key(v), known) || (only && !str_is(json_key(v), only)))
 			continue;
-		r = anthropic_json_copy(&copy, json_raw(v));
+		r = json_compact(json_raw(v), &copy);
 		if (r < 0)
 			return error_set(err, ERR_TOO_LARGE, "a block is too large to send");
 		jw_key_str(&b->w, json_key(v));
@@ -221,7 +221,7 @@ static int write_raw_block(struct builder *b, struct str raw, struct error *err)
 {
 	struct buf copy _cleanup_buf_ = BUF_INIT(BODY_MAX);
 
-	if (anthropic_json_copy(&copy, raw) < 0)
+	if (json_compact(raw, &copy) < 0)
 		return error_set(err, ERR_TOO_LARGE, "a block is too large to send");
 	jw_raw(&b->w, (struct str){copy.data, copy.len});
 	return 0;
@@ -402,7 +402,7 @@ static int write_input(struct builder *b, struct str arguments, struct error *er
 	}
 	if (json_parse(arguments, TREE_MAX, &doc, NULL) == 0 &&
 	        json_is(json_root(doc), JSON_OBJECT)) {
-		anthropic_json_copy(&copy, arguments);
+		json_compact(arguments, &copy);
 	} else {
 		jw_init(&in, &copy);
 		jw_object(&in);

@@ -187,12 +187,16 @@ static void write_adaptive(struct settings_writer *x, size_t effort)
 
 static void write_budget(struct settings_writer *x, size_t effort, int64_t budget)
 {
-	if (!budget)
+	int64_t most = x->max_tokens - 1;
+
+	if (!budget) { /* nobody counted: half is left for the answer */
 		budget = EFFORTS[effort].budget;
+		most = x->max_tokens / 2 > BUDGET_MIN ? x->max_tokens / 2 : most;
+	}
 	if (budget < BUDGET_MIN)
 		budget = BUDGET_MIN;
-	if (budget >= x->max_tokens)
-		budget = x->max_tokens - 1;
+	if (budget > most)
+		budget = most;
 	if (budget < BUDGET_MIN)
 		return; /* there is no room to think */
 	jw_key(x->w, "thinking");
