@@ -112,8 +112,9 @@ struct job {
 	enum sup_state *states;
 	size_t asked;
 	bool explicit_limits, explicit_keep;
-	char *network;    /* CREATE: the policy that is asked for; NULL: not given */
-	bool new_network; /* the row that was there has another */
+	int64_t keep_until_ms; /* as asked for */
+	char *network;         /* CREATE: the policy that is asked for; NULL: not given */
+	bool new_network;      /* the row that was there has another */
 	char (*file_ids)[STORE_ID_MAX + 2]; /* CREATE */
 	size_t n_file_ids;
 	struct documents_attach *attach;
@@ -176,6 +177,18 @@ static int find_files(struct job *j)
 	                                    "file_ids", &j->attach, &j->err);
 }
 
+/* keep_running, of a request that names a container which is there already. */
+static int keep(struct job *j)
+{
+	struct store_scope scope = row_scope(j->key);
+
+	if (!j->explicit_keep)
+		return 0;
+	j->row.keep_until_ms = j->keep_until_ms;
+	return store_container_keep(
+	        j->g->store, &scope, str_of(j->row.id), j->keep_until_ms, &j->err);
+}
+
 static int create_row(struct job *j)
 {
 	struct store_scope scope = row_scope(j->key);
@@ -195,15 +208,12 @@ static int create_row(struct job *j)
 	}
 	if (r < 0)
 		return r;
-	if (r == 0 && j->explicit_keep) {
-		got.keep_until_ms = j->row.keep_until_ms;
-		r = store_container_keep(
-		        j->g->store, &scope, str_of(got.id), got.keep_until_ms, &j->err);
-	}
+	j->keep_until_ms = j->row.keep_until_ms;
 	j->new_network = j->network != NULL && !str_eq(str_of(j->network), str_of(got.network));
 	store_container_clear(&j->row);
 	j->row = got;
-	return r;
+	/* With another policy, only once that is known to apply. */
+	return r == 0 && !j->new_network ? keep(j) : r;
 }
 
 static int change_network(struct job *j)
@@ -217,7 +227,7 @@ static int change_network(struct job *j)
 	free(j->row.network);
 	j->row.network = steal(j->network);
 	j->new_network = false;
-	return 0;
+	return keep(j);
 }
 
 static void job_work(void *arg)

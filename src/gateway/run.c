@@ -34,6 +34,34 @@ static void run_finish(struct turn_run *t, const char *failed)
 	turn_run_feed(t, &ev);
 }
 
+/*
+ * The container went live with another policy (or image, or memory) after this request was checked
+ * against it. Nothing has run, so where nothing was sent either the request is answered as it would
+ * have been then; an answer that has begun can only show a call that failed.
+ */
+static bool run_conflict(struct turn_run *t, const struct error *err)
+{
+	const struct shell_settings *s =
+	        t->request.shell != NULL ? t->request.shell->settings : NULL;
+	struct turn_event ev = {.type = TURN_TOOL_FAILED, .call = t->run.call};
+	struct turn_totals totals;
+	struct error e;
+
+	turn_totals(t->turn, clock_mono_ms(), &totals);
+	if (err->code != ERR_CONFLICT || s == NULL || s->network == NULL || t->request.stream ||
+	        t->answered || t->x == NULL || totals.commands_started)
+		return false;
+	error_param(&e, ERR_CONFLICT, s->network_path,
+	        "The container is live with another network policy, image or memory; what is asked "
+	        "for applies once it is asleep.");
+	http_response_header(t->x, "X-Should-Retry", "false");
+	ev.refused = &e;
+	ev.text = str_of(e.text);
+	t->run.call = NULL;
+	turn_run_feed(t, &ev);
+	return true;
+}
+
 static void feed_output(struct turn_run *t, bool is_stderr, struct buf *live)
 {
 	struct turn_event ev = {
@@ -224,7 +252,8 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 	t->run.claiming = false;
 	if (err != NULL) {
 		t->run.hold = NULL;
-		run_finish(t, failure_text(err));
+		if (!run_conflict(t, err))
+			run_finish(t, failure_text(err));
 		return;
 	}
 	t->run.started_container = container_hold_how(hold) != SUP_WAS_LIVE;
@@ -260,18 +289,59 @@ static void on_row(void *ctx, const struct store_container *row, const struct er
 	container_spec_clear(&spec);
 }
 
-static void run_claim(struct turn_run *t)
+static void read_row(struct turn_run *t)
 {
 	const struct shell_settings *s =
 	        t->request.shell != NULL ? t->request.shell->settings : NULL;
 
 	if (!row_read(t->g, t->key, str_of(t->request.container_id), s != NULL ? s->network : NULL,
 	            on_row, t)) {
+		t->run.claiming = false;
 		run_finish(t, "The server has too much to do.");
 		return;
 	}
-	t->run.claiming = true;
 	t->run.reading++;
+}
+
+/* Reading the row makes the policy asked for its own: not where it cannot apply. */
+static void on_status(void *ctx, const struct container_status *st, const struct error *err)
+{
+	struct turn_run *t = ctx;
+	const struct shell_settings *s = t->request.shell->settings;
+	uint8_t wanted[16];
+	struct error e;
+
+	t->run.reading--;
+	if (!t->run.claiming || t->run.hold != NULL) {
+		turn_run_reap(t);
+		return;
+	}
+	row_policy(t->g, t->key, str_of(t->request.container_id), str_of(s->network), wanted);
+	if (st == NULL || (st->state != SUP_ST_RUNNING && st->state != SUP_ST_FROZEN) ||
+	        memcmp(wanted, st->policy, sizeof(wanted)) == 0) {
+		read_row(t);
+		return;
+	}
+	t->run.claiming = false;
+	error_set(&e, ERR_CONFLICT, "The container is live with another network policy.");
+	if (!run_conflict(t, &e))
+		run_finish(t, failure_text(&e));
+}
+
+static void run_claim(struct turn_run *t)
+{
+	const struct shell_settings *s =
+	        t->request.shell != NULL ? t->request.shell->settings : NULL;
+	uint8_t key[SUP_KEY_LEN];
+
+	t->run.claiming = true;
+	if (s == NULL || s->network == NULL) {
+		read_row(t);
+		return;
+	}
+	row_key(t->key, str_of(t->request.container_id), key);
+	t->run.reading++;
+	container_ask_status(t->g->containers, key, on_status, t);
 }
 
 void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes)

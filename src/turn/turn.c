@@ -264,6 +264,8 @@ static void on_tool(struct turn *t, const struct turn_event *ev)
 		break;
 	case TURN_TOOL_FAILED:
 		output_unfinished(t, false, "init");
+		if (ev->refused && !t->commands_started)
+			turn_will_fail(t, ev->refused);
 		calls_ended(t, ev->text.n ? ev->text : STR("The sandbox failed."), "failed");
 		break;
 	default:

@@ -269,6 +269,58 @@ def test_another_policy_is_a_conflict_while_it_is_live(client, provider):
     make(client, "other.test", "allowed.test", name=other)
 
 
+def test_a_conflict_changes_nothing(client):
+    """Also not how long it is kept running."""
+    name = make(client, "allowed.test")
+    out(client, name, "true")
+    answer = client.post("/containers", {"name": name, "keep_running": 3600, "network_policy": allow("other.test")})
+    assert answer.status == 409, answer
+    got = client.get("/containers/" + name).json
+    assert got["keep_running_until"] is None and got["network_policy"] == allow("allowed.test")
+    # The same policy, and it is.
+    answer = client.post("/containers", {"name": name, "keep_running": 3600, "network_policy": allow("allowed.test")})
+    assert answer.status == 200 and client.get("/containers/" + name).json["keep_running_until"], answer
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_a_policy_that_goes_live_while_the_model_thinks(client, provider, streamed):
+    """The claim itself tells: 409 where nothing was sent, a failed item in a stream; and nothing runs."""
+    name, answered = fresh(), threading.Event()
+
+    def late(request):
+        answered.wait(30)
+        return calls(shell("echo ran > ran"))
+    model = provider.model(late, text("so it is"))
+    got = []
+
+    def turn():
+        tools = [environment(allow("other.test"), name)]
+        if streamed:
+            got.append(client.stream(model, tools=tools))
+        else:
+            got.append(client.ask(model, tools=tools, expect=409))
+    client.post("/containers", {"name": name})
+    thread = threading.Thread(target=turn)
+    thread.start()
+    model.wait()
+    make(client, "allowed.test", name=name)
+    assert out(client, name, "echo up") == "up"
+    answered.set()
+    thread.join(60)
+    assert got, "the turn came to no end"
+    if streamed:
+        response = got[0].response
+        (item,) = [i for i in response["output"] if i["type"] == "openrouter:shell"]
+        assert response["status"] == "completed" and item["status"] == "failed"
+        assert "another network policy" in item["error"]
+    else:
+        assert got[0].error["param"] == "tools[0].parameters.environment.network_policy"
+        assert got[0].headers["x-should-retry"] == "false"
+        assert len(model.requests) == 1
+    assert client.get("/containers/" + name).json["network_policy"] == allow("allowed.test")
+    assert out(client, name, "ls ran 2>&1 | grep -c 'No such file'") == "1"
+
+
 @pytest.mark.parametrize("type", ["openrouter:shell", "brig:shell"])
 def test_an_item_has_the_warnings(client, provider, type):
     model = provider.model(calls(shell("true")), text("ok"))

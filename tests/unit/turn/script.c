@@ -460,6 +460,7 @@ static bool event_tool(struct script *s, struct str verb, struct words *w)
 	struct turn_event ev = {.call = s->call};
 	struct command_output out = {.done = true};
 	struct str call = option(w, "call");
+	struct error refused;
 
 	if (call.n > 0)
 		ev.call = conversation_find_call(s->c, call);
@@ -488,6 +489,11 @@ static bool event_tool(struct script *s, struct str verb, struct words *w)
 	} else if (str_is(verb, "failed")) {
 		ev.type = TURN_TOOL_FAILED;
 		ev.text = quoted(s, w);
+	} else if (str_is(verb, "refused")) {
+		ev.type = TURN_TOOL_FAILED;
+		ev.text = quoted(s, w);
+		error_set(&refused, ERR_CONFLICT, "%.*s", (int)ev.text.n, ev.text.p);
+		ev.refused = &refused;
 	} else {
 		return false;
 	}
