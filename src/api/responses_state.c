@@ -18,7 +18,8 @@ struct scanner {
 	int depth;
 	enum member top;   /* of the object */
 	enum member inner; /* of the element */
-	bool in_list;
+	bool in_value; /* of the member asked for: */
+	bool in_list;  /* and that is an array */
 };
 
 static bool key_is(const struct json_event *ev, const char *name)
@@ -65,8 +66,9 @@ static void take_value(struct scanner *c, const struct json_event *ev)
 	struct responses_scan *s = c->scan;
 
 	if (c->depth == 1) {
-		c->in_list = c->top == MEMBER_LIST && ev->type == JSON_EV_ARRAY_BEGIN;
-		if (c->top == MEMBER_LIST && ev->type != JSON_EV_NULL)
+		c->in_value = c->top == MEMBER_LIST;
+		c->in_list = c->in_value && ev->type == JSON_EV_ARRAY_BEGIN;
+		if (c->top == MEMBER_LIST)
 			s->list = ev->raw;
 		if (c->top == MEMBER_PREVIOUS && ev->type == JSON_EV_STRING)
 			s->previous = ev->raw;
@@ -84,15 +86,13 @@ static void take_end(struct scanner *c, const struct json_event *ev)
 	struct responses_scan *s = c->scan;
 	size_t end = ev->offset + 1;
 
-	if (!c->in_list)
-		return;
-	if (c->depth == 2) {
+	if (c->depth == 2 && c->in_list) {
 		struct str *raw = &s->elements[s->n - 1].raw;
 
 		raw->n = end - (size_t)(raw->p - c->text);
-	} else if (c->depth == 1) {
+	} else if (c->depth == 1 && c->in_value) {
 		s->list.n = end - (size_t)(s->list.p - c->text);
-		c->in_list = false;
+		c->in_value = c->in_list = false;
 	}
 }
 
@@ -216,6 +216,8 @@ static void put_own(struct buf *out, const struct responses_scan *s, const struc
 		put_items(out, begin, s->list);
 		return;
 	}
+	if (s->list.n > 0 && s->list.p[0] != '[' && s->list.p[0] != 'n')
+		buf_append(out, s->list.p, s->list.n); /* no item: the parser says so */
 	for (size_t i = 0; i < s->n; i++) {
 		const struct responses_element *e = &s->elements[i];
 		struct str raw = responses_state_is_reference(e) ? items[next++] : e->raw;
@@ -232,7 +234,6 @@ int responses_state_expand(struct str body, const struct responses_scan *s,
 	struct responses_span own;
 	size_t begin, before;
 
-	/* What is neither a string nor an array the parser refuses. */
 	before = s->list.p ? (size_t)(s->list.p - body.p) : s->begin + 1;
 	buf_append(out, body.p, before);
 	if (!s->list.p)
@@ -301,8 +302,8 @@ void responses_state_write_item(struct json_writer *w, const struct json *item, 
 		jw_kcstr(w, "id", id);
 	if (json_absent(json_get(item, "type")))
 		jw_kcstr(w, "type", "message");
-	if (json_absent(json_get(item, "status")) && !str_is(json_str(json_get(item, "type")),
-	                                                     "reasoning"))
+	if (json_absent(json_get(item, "status")) &&
+	        !str_is(json_str(json_get(item, "type")), "reasoning"))
 		jw_kcstr(w, "status", "completed");
 	for (const struct json *v = json_first(item); v; v = json_next(v)) {
 		struct str key = json_key(v);

@@ -16,18 +16,19 @@
 /* An element of an array, where it stands in the text. Strings are raw, with their quotes. */
 struct responses_element {
 	struct str raw;
-	struct str id, type; /* of an object; {NULL,0}: none that is a string */
+	struct str id, type;     /* of an object; {NULL,0}: none that is a string */
 	bool has_type, has_role; /* not null */
 };
 /* An object's text, looked over without a tree. Points into that text. */
 struct responses_scan {
 	size_t begin;        /* of the object */
 	struct str previous; /* `previous_response_id`, raw; {NULL,0}: absent, null or no string */
-	struct str list;     /* the member asked for, raw; {NULL,0}: absent */
+	struct str list;     /* the member asked for, raw, also null; {NULL,0}: absent */
 	struct responses_element *elements; /* where that is an array */
 	size_t n, cap;
 };
-/* name: of the member, "input" or "output". False where the text is no JSON object. To be cleared. */
+/* name: of the member, "input" or "output". False where the text is no JSON object. To be cleared.
+ */
 bool responses_state_scan(struct str text, const char *name, struct responses_scan *ret);
 void responses_scan_clear(struct responses_scan *s);
 /* Is the element an item_reference, with or without saying so? */
@@ -38,9 +39,9 @@ bool responses_state_needs(const struct responses_scan *s);
 bool responses_state_text(struct str raw, char *out, size_t size);
 
 /*
- * The body with history in front of its own items, and referenced items in their places: appended to
- * out. history: JSON arrays or strings, as rows have them; items: one for each reference, in order.
- * ret_own: where the request's own items then stand in out, without brackets.
+ * The body with history in front of its own items, and referenced items in their places: appended
+ * to out. history: JSON arrays or strings, as rows have them; items: one for each reference, in
+ * order. ret_own: where the request's own items then stand in out, without brackets.
  */
 struct responses_span {
 	size_t at, len;

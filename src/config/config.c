@@ -166,6 +166,12 @@ static const struct field limit_fields[] = {
                 NULL},
         {"workspace_files", FIELD_BYTES, AT(workspace_files_bytes), 0, 1024 * T, "10g",
                 "all files of one workspace, those in containers not counted", NULL},
+        {"response", FIELD_BYTES, AT(response_bytes), 4 * K, G, "32m",
+                "of one stored response with its input; a larger one is not stored", NULL},
+        {"workspace_responses", FIELD_BYTES, AT(workspace_responses_bytes), M, 1024 * T, "1g",
+                "all stored responses of one workspace; the oldest make room", NULL},
+        {"responses_kept", FIELD_MS, AT(responses_kept_ms), SECOND, 3650 * (uint64_t)DAY, "30d",
+                "stored responses", NULL},
         {"upstream_connect", FIELD_MS, AT(upstream_connect_ms), 1, HOUR, "10s",
                 "to reach a provider", NULL},
         {"upstream_first_byte", FIELD_MS, AT(upstream_first_byte_ms), 1, DAY, "600s",
@@ -217,6 +223,16 @@ static int read_ids(struct loader *l, const struct yaml_node *n, void *target)
 {
 	static const struct field fields[] = {
 	        {"base", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_id_base},
+	};
+
+	return fields_read(l, n, fields, 1, target);
+}
+
+static int read_logging(struct loader *l, const struct yaml_node *n, void *target)
+{
+	static const struct field fields[] = {
+	        {"store_content", FIELD_BOOL, offsetof(struct config, store_content), 0, 0, NULL,
+	                NULL, NULL},
 	};
 
 	return fields_read(l, n, fields, 1, target);
@@ -316,7 +332,7 @@ static const struct field root_fields[] = {
         {"limits", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_limits},
         {"egress", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_egress},
         {"ids", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_ids},
-        {"logging", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
+        {"logging", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_logging},
         {"region", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"guardrails", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"broadcast", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
@@ -529,6 +545,12 @@ int config_write_example(struct buf *out)
 	        "  allow_private: off\n");
 	section_write_egress(out);
 	buf_printf(out,
+	        "\n"
+	        "# off: what is said to models and by them is stored nowhere, and no response can "
+	        "be gone on\n"
+	        "# from by its id.\n"
+	        "logging:\n"
+	        "  store_content: on\n"
 	        "\n"
 	        "# Numeric ids of the gateway, of stored files and of sandboxes: this one and up "
 	        "to 300 million\n"

@@ -31,6 +31,7 @@
 #include "store/store.h"
 
 #include <event2/event.h>
+#include <stdatomic.h>
 
 struct turn_run;
 struct upstream_link;
@@ -56,6 +57,7 @@ struct gateway {
 	struct network *network;
 	struct saving *saving; /* NULL: homes are saved where they are */
 	struct event *term, *term2, *grace, *drain_poll;
+	atomic_size_t history_bytes; /* of stored conversations in turns */
 	bool draining;
 	struct error failed; /* why the loop ended, if not cleanly */
 };
@@ -131,6 +133,9 @@ void upstream_free_links(struct gateway *g); /* the end: after the turns */
 
 void models_list(struct request *r);
 void models_get(struct request *r);
+void responses_state_http_get(struct request *r);
+void responses_state_http_delete(struct request *r);
+void responses_state_http_items(struct request *r);
 void containers_create(struct request *r);
 void containers_list(struct request *r);
 void containers_get(struct request *r);

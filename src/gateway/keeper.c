@@ -27,6 +27,7 @@
 #define LEASE_MS        30000
 #define BATCH           64
 #define FORGET          1000
+#define RESPONSE_STEPS  16
 #define NETWORK_KEPT_MS (INT64_C(30) * 86400000) /* records of egress */
 /* Between looks for blobs that no document has; sooner while there are any. */
 #define COLLECT_MS 3600000
@@ -206,6 +207,16 @@ static void collect(struct keeper *k)
 		k->collect_ms = clock_mono_ms() + COLLECT_MS;
 }
 
+/* The last ones of a chain go first. */
+static int expire_responses(struct store *s, int64_t now, struct error *err)
+{
+	int n = 1;
+
+	for (unsigned i = 0; n > 0 && i < RESPONSE_STEPS; i++)
+		n = store_responses_expire(s, now, BATCH, err);
+	return n;
+}
+
 static void round_work(void *arg)
 {
 	struct keeper *k = arg;
@@ -219,6 +230,8 @@ static void round_work(void *arg)
 	if (store_call_ids_expire(s, now, FORGET, &k->err) < 0)
 		return;
 	if (store_network_expire(s, now - NETWORK_KEPT_MS, FORGET, &k->err) < 0)
+		return;
+	if (expire_responses(s, now, &k->err) < 0)
 		return;
 	collect(k);
 	if (k->err.code != 0)

@@ -64,6 +64,9 @@ static void gemini_no_method(struct request *r)
 /* Below /api/v1 and /v1. */
 static const struct route_entry routes[] = {
         {"POST", "/responses", responses_create, 0, NULL},
+        {"GET", "/responses/{}", responses_state_http_get, NO_BODY, NULL},
+        {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL},
+        {"GET", "/responses/{}/input_items", responses_state_http_items, NO_BODY, NULL},
         {"POST", "/messages", messages_create, 0, NULL},
         {"GET", "/models", models_list, NO_BODY, NULL},
         {"GET", "/models/{*}", models_get, NO_BODY, NULL},

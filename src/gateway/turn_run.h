@@ -12,6 +12,7 @@
 #include "gateway/attempts.h"
 #include "gateway/documents.h"
 #include "gateway/internal.h"
+#include "gateway/responses_state_turn.h"
 #include "tool/tool.h"
 #include "turn/turn.h"
 
@@ -82,6 +83,7 @@ struct turn_run {
 	bool parser_over;                /* its call has ended meanwhile */
 	struct run run;
 	struct run_files files;
+	struct responses_state_turn state;
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */
 	bool served;     /* a provider's reply has begun */
@@ -118,6 +120,10 @@ void turn_run_serve(struct turn_run *t);
 void turn_run_reap(struct turn_run *t);
 void turn_run_feed(
         struct turn_run *t, struct turn_event *ev); /* sets now_ms, feeds, performs effects */
+
+/* Emits the end, which responses_state_turn_hold() has held back, and goes on. turns.c */
+void turn_run_emit_end(
+        struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
 
 /* Goes on with effects that waited for something else than an event. turns.c */
 void turn_run_go_on(struct turn_run *t);

@@ -42,6 +42,7 @@ static void turn_run_free(struct turn_run *t)
 	if (s != NULL)
 		t->request.api->close(s);
 	run_files_free(t);
+	responses_state_turn_free(t);
 	turn_free(t->turn);
 	turn_request_free(&t->request);
 	route_free(&t->route);
@@ -363,18 +364,16 @@ static void store_begin(struct turn_run *t)
 	turn_feed(t->turn, &ev);
 }
 
-static void emit(struct turn_run *t, const struct turn_output *o)
+static void emit(
+        struct turn_run *t, const struct turn_output *o, const struct turn_totals *totals)
 {
-	struct turn_totals totals;
-
-	turn_totals(t->turn, clock_mono_ms(), &totals);
 	if (o->type == OUT_TOOL_BEGIN || o->type == OUT_ITEM_END)
 		callids_keep(t, o->item);
 	if (o->type == OUT_END) {
 		t->ended = true;
 		t->failure = o->error;
 	}
-	if (t->request.api->emit(t->stream, o, &totals, &t->out) < 0 && t->x != NULL) {
+	if (t->request.api->emit(t->stream, o, totals, &t->out) < 0 && t->x != NULL) {
 		log_text(LOG_ERROR, "emit_failed", "an event could not be written");
 		http_abort(t->x);
 	}
@@ -401,6 +400,8 @@ static void record(struct turn_run *t)
 
 static void perform(struct turn_run *t, const struct turn_effect *ef)
 {
+	struct turn_totals totals;
+
 	switch (ef->type) {
 	case EFFECT_CALL_UPSTREAM:
 		upstream_start(t, &ef->call);
@@ -423,7 +424,10 @@ static void perform(struct turn_run *t, const struct turn_effect *ef)
 		run_kill(t, ef->as_timeout);
 		break;
 	case EFFECT_EMIT:
-		emit(t, &ef->output);
+		if (ef->output.type == OUT_END && responses_state_turn_hold(t, &ef->output))
+			break;
+		turn_totals(t->turn, clock_mono_ms(), &totals);
+		emit(t, &ef->output, &totals);
 		break;
 	case EFFECT_ARM_TIMER:
 		arm_timer(t, ef->at_ms);
@@ -465,7 +469,7 @@ static void turn_pump(struct turn_run *t)
 	if (t->pumping || t->turn == NULL)
 		return;
 	t->pumping = true;
-	while (flush(t)) {
+	while (!t->state.holds && flush(t)) {
 		note_full(t);
 		if (!run_files_next_effect(t, &ef))
 			break;
@@ -488,6 +492,13 @@ static void turn_pump(struct turn_run *t)
 
 void turn_run_go_on(struct turn_run *t)
 {
+	turn_pump(t);
+}
+
+void turn_run_emit_end(
+        struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals)
+{
+	emit(t, end, totals);
 	turn_pump(t);
 }
 
@@ -708,6 +719,10 @@ static void parse_work(void *arg)
 	struct turn_run *t = arg;
 	struct error e;
 
+	if (responses_state_turn_expand(t, &e) < 0) {
+		t->job_error = error_copy(&e);
+		return;
+	}
 	if (t->api->parse(&t->in, str_of(t->seed), &t->request, &e) < 0)
 		t->job_error = error_copy(&e);
 	t->in.body = NULL; /* the api has it in every case */
@@ -799,7 +814,7 @@ void turns_handle(struct request *r, const struct api *api)
 	t->api = api;
 	t->owner = (struct owner){on_client_drain, on_client_gone, t};
 	buf_init(&t->out, (size_t)1 << 20);
-	id_make(t->who.id, sizeof(t->who.id), "gen-", 24);
+	responses_state_turn_init(t);
 	id_make(t->seed, sizeof(t->seed), "", 40);
 	t->next = g->turns;
 	t->link = &g->turns;
@@ -810,7 +825,7 @@ void turns_handle(struct request *r, const struct api *api)
 	keep_head(t, r);
 	t->in.body = http_request_take_body(r->x, &t->in.body_len);
 	http_request_release(r->x);
-	if (t->in.body_len <= POOL_PARSE) {
+	if (t->in.body_len <= POOL_PARSE && !responses_state_turn_needs_pool(t)) {
 		parse_work(t);
 		parse_done(t);
 		return;

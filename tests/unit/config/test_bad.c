@@ -135,8 +135,11 @@ static const struct {
         {"limits: {max_timeout: 1s}\n",
                 "brig.yaml:1:23: limits.max_timeout: timeout must not be above max_timeout",
                 "limits.max_timeout"},
-        {"logging: {store_content: false}\n", "brig.yaml:1:1: logging: not in this version",
-                "logging"},
+        {"logging: {store_content: 7}\n",
+                "brig.yaml:1:26: logging.store_content: expected true or false (on and off "
+                "count too)",
+                "logging.store_content"},
+        {"logging: {stored: off}\n", "brig.yaml:1:11: logging: unknown key \"stored\"", "logging"},
         {"container: {keep_days: 0}\n",
                 "brig.yaml:1:24: container.keep_days: must be from 1 to 36500",
                 "container.keep_days"},

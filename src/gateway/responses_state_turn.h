@@ -1,0 +1,40 @@
+/*
+ * What a turn of the Responses API takes from stored responses, and what is stored of it. Private
+ * to the turns of the gateway.
+ */
+#ifndef BRIG_GATEWAY_RESPONSES_STATE_TURN_H
+#define BRIG_GATEWAY_RESPONSES_STATE_TURN_H
+
+#include "api/responses_state.h"
+#include "store/store.h"
+#include "turn/turn.h"
+
+struct turn_run;
+
+struct responses_state_turn {
+	bool allowed; /* content may be kept */
+	bool scanned;
+	struct responses_scan scan; /* of the body, until it is parsed */
+	char previous[STORE_ID_MAX + 1];
+	struct str input; /* the request's own, in the body: JSON, or elements without brackets */
+	size_t n_input;
+	bool elements;
+	size_t charged; /* bytes of history, counted in the gateway */
+	/* The end of the turn, which waits until the answer is durable: */
+	bool holds;
+	bool kept;
+	struct turn_output end;
+	struct turn_totals totals;
+};
+
+/* The turn's id, by which its gateway is found, and what the head says; before anything else. */
+void responses_state_turn_init(struct turn_run *t);
+/* May it only be parsed on the pool? Looks at small bodies only. */
+bool responses_state_turn_needs_pool(struct turn_run *t);
+/* Puts into t->in.body what it points at. On the thread that parses, before it does. */
+int responses_state_turn_expand(struct turn_run *t, struct error *err);
+/* The end is to be emitted: true where turn_run_emit_end() follows later, from the loop. */
+bool responses_state_turn_hold(struct turn_run *t, const struct turn_output *end);
+void responses_state_turn_free(struct turn_run *t);
+
+#endif
