@@ -30,12 +30,10 @@ static const struct tool *bash_tool(void)
 	return tool_find(STR("openrouter:bash"));
 }
 
-/* Whose call a bash_code_execution is: a shell's has its commands as a list, too. */
+/* Whose call a bash_code_execution is: only a shell's has its commands as a list. */
 static const struct tool *tool_of_code_execution(
         const struct messages_parser *p, const struct json *input)
 {
-	if (!json_absent(json_get(input, "commands")) && json_absent(json_get(input, "command")))
-		return &tool_shell;
 	if (json_absent(json_get(input, "commands")) && p->bash)
 		return p->bash->tool;
 	return &tool_shell;
@@ -70,6 +68,16 @@ static int read_commands(
 	return rc;
 }
 
+/* What a model wrote that could not be shown as input. */
+static int read_invalid(
+        struct messages_parser *p, const struct json *input, bool *ret_is, struct str *ret)
+{
+	const struct json *text = json_get(input, "invalid_arguments");
+
+	*ret_is = json_count(input) == 1 && json_is(text, JSON_STRING);
+	return *ret_is ? param_keep(&p->in, text, ret) : 0;
+}
+
 /* The arguments of a shell that the input of a bash_code_execution stands for. */
 static int read_shell_input(
         struct messages_parser *p, const struct json *input, const char *path, struct str *ret)
@@ -79,8 +87,8 @@ static int read_shell_input(
 	bool ok = true;
 	int rc;
 
-	if (json_absent(json_get(input, "command")) && json_absent(json_get(input, "commands")))
-		return messages_compact(p, input, ret); /* what a model got wrong */
+	if (json_absent(json_get(input, "command")))
+		return messages_compact(p, input, ret); /* of a call that was not run */
 	rc = read_commands(p, input, path, &t);
 	if (!rc)
 		rc = param_whole(&p->in, input, path, "timeout_ms", INT64_MIN, INT64_MAX, NULL,
@@ -111,7 +119,7 @@ int messages_history_call(
 	const struct json *input;
 	struct str name, id;
 	struct item *it;
-	bool ok = true, coded;
+	bool ok = true, coded, invalid;
 	int rc = param_need_str(&p->in, v, path, "id", &id);
 
 	*ret_known = false;
@@ -141,6 +149,9 @@ int messages_history_call(
 	it->call.public_id = conversation_copy(c, messages_id_read(id, room), &ok);
 	it->call.upstream_id = conversation_upstream_id(it->call.public_id, c->has_server_tool);
 	param_join(inner, path, "input");
+	rc = read_invalid(p, input, &invalid, &it->call.arguments);
+	if (rc || invalid)
+		return rc;
 	if (coded && tool == &tool_shell)
 		rc = read_shell_input(p, input, inner, &it->call.arguments);
 	else

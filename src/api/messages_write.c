@@ -45,16 +45,29 @@ bool messages_is_object(struct str text)
 /* ---- calls ---- */
 
 /* What a model wrote that is no object stays readable inside one. */
-static void write_arguments(struct ropewriter *w, struct str arguments)
+static void write_invalid(struct ropewriter *w, struct str arguments)
 {
-	if (messages_is_object(arguments)) {
-		ropewriter_raw(w, arguments);
-		return;
-	}
 	jw_object(&w->json);
 	if (str_trim(arguments).n > 0)
 		ropewriter_kstr(w, "invalid_arguments", arguments);
 	jw_end(&w->json);
+}
+
+static void write_arguments(struct ropewriter *w, struct str arguments)
+{
+	if (messages_is_object(arguments))
+		messages_write_raw(w, arguments);
+	else
+		write_invalid(w, arguments);
+}
+
+/* Of a call that was not run: what would read as a command that was is not shown as one. */
+static bool has_command(struct str arguments)
+{
+	_cleanup_json_ struct json_doc *doc = NULL;
+
+	return json_parse(arguments, arguments.n * 64 + 65536, &doc, NULL) ||
+	       json_get(json_root(doc), "command");
 }
 
 /* A shell's arguments under the name that Anthropic's sandbox has for one command. */
@@ -89,9 +102,13 @@ static void write_coded_input(struct ropewriter *w, const struct call *call)
 void messages_write_input(
         struct ropewriter *w, const struct messages_state *s, const struct item *call)
 {
-	if (messages_shape_of(s->request, call) == SHAPE_CODE_EXECUTION && call->call.parsed &&
-	        call->call.tool == &tool_shell)
+	bool coded = messages_shape_of(s->request, call) == SHAPE_CODE_EXECUTION &&
+	             call->call.tool == &tool_shell;
+
+	if (coded && call->call.parsed)
 		write_coded_input(w, &call->call);
+	else if (coded && has_command(call->call.arguments))
+		write_invalid(w, call->call.arguments);
 	else
 		write_arguments(w, call->call.arguments);
 }
