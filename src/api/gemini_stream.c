@@ -1,0 +1,586 @@
+/*
+ * The turn's outputs as GenerateContentResponses: a stream of them, or one.
+ *
+ * Theory of operation. An output of the turn becomes at most two records in a queue, each of which
+ * is one part of the answer. Streamed, a record is one response with that part; the last one has
+ * the finishReason and the usage. Texts come as they are said; a signature, which is known only at
+ * an item's end, follows on an empty text, as Google's own streams have it. A function's call comes
+ * whole. Not streamed, records gather until the end and are then written one after the other into
+ * one response, so that an answer of many megabytes never exists as a whole.
+ *
+ * Large texts are borrowed from the conversation and escaped only as the client drains. What is
+ * made here (a call's code, a command's output) lies in `scratch` until it was pulled; it is
+ * written one at a time.
+ *
+ * Two framings of a stream: server-sent events, and without alt=sse one JSON array.
+ */
+#include "api/gemini.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+enum {
+	WHOLE_EVENT = 64 * 1024, /* an event up to here is in one piece */
+	/* A delta's text is the turn's and lives only until the next one: from here on it is
+	   copied. */
+	HOLD_FROM = 8 * 1024,
+	SCRATCH_MAX = 64 * 1024 * 1024,
+	SCRATCH_KEEP = 8 * 1024,
+};
+
+enum record_kind {
+	RECORD_TEXT,      /* text, thought */
+	RECORD_SIGNATURE, /* of item, on an empty text */
+	RECORD_ITEM,      /* a whole message, thoughts, or a call */
+	RECORD_CODE,      /* a call of the shell */
+	RECORD_OUTPUT,    /* of its command */
+	RECORD_REASON,    /* why it was not run, or not all of it */
+	RECORD_END,
+	RECORD_FAILURE,
+};
+
+struct record {
+	enum record_kind kind;
+	const struct item *item, *result;
+	struct str text;
+	size_t command;
+	bool thought;
+};
+
+struct api_stream {
+	const struct turn_request *request;
+	const struct api_identity *who;
+	enum api_carrier carrier;
+	bool array;
+	bool ended;
+	enum turn_status status;
+	const char *reason; /* TURN_INCOMPLETE */
+	struct error *error;
+	struct turn_totals totals;
+
+	struct record *queue;
+	size_t n_queue, cap_queue, next;
+	char *held; /* the text of the delta that is in the queue */
+
+	struct ropewriter w;
+	struct buf scratch;
+	bool first;    /* nothing of the array was written */
+	bool in_whole; /* the one response is being written */
+};
+
+/* ---- parts ---- */
+
+static int ignore_event(void *ctx, const struct json_event *ev)
+{
+	return 0;
+}
+
+/* JSON that others wrote, on one line: between values a space says the same as a newline. */
+static struct str one_line(struct api_stream *s, struct str raw)
+{
+	if (!raw.n || (!memchr(raw.p, '\n', raw.n) && !memchr(raw.p, '\r', raw.n)))
+		return raw;
+	buf_append(&s->scratch, raw.p, raw.n);
+	for (size_t i = 0; i < s->scratch.len; i++)
+		if (s->scratch.data[i] == '\n' || s->scratch.data[i] == '\r')
+			s->scratch.data[i] = ' ';
+	return (struct str){buf_cstr(&s->scratch), s->scratch.len};
+}
+
+static void write_args(struct api_stream *s, struct str raw)
+{
+	struct str text = str_trim(raw);
+
+	if (str_starts(text, "{") && json_read(raw, ignore_event, NULL, NULL) == 0) {
+		ropewriter_kraw(&s->w, "args", one_line(s, raw));
+		return;
+	}
+	jw_key(&s->w.json, "args");
+	jw_object(&s->w.json);
+	if (text.n)
+		ropewriter_kstr(&s->w, "invalid_arguments", raw);
+	jw_end(&s->w.json);
+}
+
+static void write_call(struct api_stream *s, const struct item *it)
+{
+	struct json_writer *w = &s->w.json;
+
+	jw_object(w);
+	jw_key(w, "functionCall");
+	jw_object(w);
+	jw_kstr(w, "id", it->call.public_id);
+	jw_kstr(w, "name", it->call.name);
+	write_args(s, it->call.arguments);
+	jw_end(w);
+	gemini_signature_write(w, it);
+	jw_end(w);
+}
+
+static void write_text(
+        struct api_stream *s, struct str text, bool thought, const struct item *signed_by)
+{
+	struct json_writer *w = &s->w.json;
+
+	jw_object(w);
+	ropewriter_kstr(&s->w, "text", text);
+	if (thought)
+		jw_kbool(w, "thought", true);
+	if (signed_by)
+		gemini_signature_write(w, signed_by);
+	jw_end(w);
+}
+
+/* A whole item: its last text carries the signature. */
+static void write_item(struct api_stream *s, const struct item *it)
+{
+	bool thought = it->type == ITEM_REASONING;
+
+	if (it->type == ITEM_CALL) {
+		write_call(s, it);
+		return;
+	}
+	if (it->type == ITEM_OTHER) {
+		ropewriter_raw(&s->w, one_line(s, it->raw));
+		return;
+	}
+	for (size_t i = 0; i < it->n_parts; i++)
+		write_text(s, it->parts[i].text, thought, i + 1 == it->n_parts ? it : NULL);
+	if (!it->n_parts)
+		write_text(s, STR(""), false, it);
+}
+
+/* The id of a shell's call and of its results: with the container, so that a replay finds it again.
+ */
+static void write_shell_id(struct api_stream *s, const struct item *call, const struct item *result)
+{
+	struct buf id _cleanup_buf_ = BUF_INIT(4096);
+
+	buf_append(&id, call->call.public_id.p, call->call.public_id.n);
+	if (result && result->result.container_id.n) {
+		buf_putc(&id, '.');
+		buf_append(&id, result->result.container_id.p, result->result.container_id.n);
+	}
+	if (buf_error(&id) == 0)
+		jw_kstr(&s->w.json, "id", (struct str){buf_cstr(&id), id.len});
+}
+
+static void write_code(struct api_stream *s, const struct record *r)
+{
+	struct json_writer *w = &s->w.json;
+
+	gemini_code_write(&r->item->call, &s->scratch);
+	jw_object(w);
+	jw_key(w, "executableCode");
+	jw_object(w);
+	write_shell_id(s, r->item, r->result);
+	jw_kcstr(w, "language", "LANGUAGE_UNSPECIFIED"); /* this API knows no name but PYTHON */
+	ropewriter_kstr(&s->w, "code", (struct str){buf_cstr(&s->scratch), s->scratch.len});
+	jw_end(w);
+	gemini_signature_write(w, r->item);
+	jw_end(w);
+}
+
+static void write_output(struct api_stream *s, const struct record *r)
+{
+	struct json_writer *w = &s->w.json;
+	const char *outcome = "OUTCOME_FAILED";
+
+	if (r->kind == RECORD_OUTPUT)
+		outcome = gemini_code_write_output(
+		        &r->result->result.outputs[r->command], &s->scratch);
+	else
+		gemini_code_write_error(r->result->result.error, &s->scratch);
+	jw_object(w);
+	jw_key(w, "codeExecutionResult");
+	jw_object(w);
+	write_shell_id(s, r->item, r->result);
+	jw_kcstr(w, "outcome", outcome);
+	ropewriter_kstr(&s->w, "output", (struct str){buf_cstr(&s->scratch), s->scratch.len});
+	jw_end(w);
+	jw_end(w);
+}
+
+static void write_part(struct api_stream *s, const struct record *r)
+{
+	buf_reset(&s->scratch);
+	switch (r->kind) {
+	case RECORD_TEXT:
+		write_text(s, r->text, r->thought, NULL);
+		break;
+	case RECORD_SIGNATURE:
+	case RECORD_END:
+		write_text(s, STR(""), r->thought, r->item);
+		break;
+	case RECORD_ITEM:
+		write_item(s, r->item);
+		break;
+	case RECORD_CODE:
+		write_code(s, r);
+		break;
+	case RECORD_OUTPUT:
+	case RECORD_REASON:
+		write_output(s, r);
+		break;
+	case RECORD_FAILURE:
+		break;
+	}
+}
+
+/* ---- responses ---- */
+
+static void write_head(struct api_stream *s)
+{
+	struct json_writer *w = &s->w.json;
+
+	jw_object(w);
+	jw_key(w, "candidates");
+	jw_array(w);
+	jw_object(w);
+	jw_key(w, "content");
+	jw_object(w);
+	jw_key(w, "parts");
+	jw_array(w);
+}
+
+static const char *finish_reason(const struct api_stream *s)
+{
+	struct str reason = str_of(s->reason);
+
+	if (s->status == TURN_COMPLETED)
+		return "STOP";
+	return str_is(reason, "max_output_tokens") ? "MAX_TOKENS"
+	       : str_is(reason, "content_filter")  ? "SAFETY"
+	                                           : "OTHER";
+}
+
+static void write_usage(struct api_stream *s)
+{
+	const struct usage *u = &s->totals.usage;
+	struct json_writer *w = &s->w.json;
+
+	jw_key(w, "usageMetadata");
+	jw_object(w);
+	jw_ki64(w, "promptTokenCount", (int64_t)u->input);
+	jw_ki64(w, "candidatesTokenCount", (int64_t)(u->output - u->reasoning));
+	jw_ki64(w, "totalTokenCount", (int64_t)(u->input + u->output));
+	if (u->cached)
+		jw_ki64(w, "cachedContentTokenCount", (int64_t)u->cached);
+	if (u->reasoning)
+		jw_ki64(w, "thoughtsTokenCount", (int64_t)u->reasoning);
+	jw_end(w);
+}
+
+/* last: with what only the last response of a stream has. */
+static void write_tail(struct api_stream *s, bool last)
+{
+	struct json_writer *w = &s->w.json;
+
+	jw_end(w);
+	jw_kcstr(w, "role", "model");
+	jw_end(w);
+	if (last) {
+		jw_kcstr(w, "finishReason", finish_reason(s));
+		if (s->status == TURN_INCOMPLETE && str_is(str_of(s->reason), "timeout"))
+			jw_kcstr(w, "finishMessage", "The time for this request is over.");
+	}
+	jw_ki64(w, "index", 0);
+	jw_end(w);
+	jw_end(w);
+	if (last)
+		write_usage(s);
+	jw_kcstr(w, "modelVersion", s->who->model);
+	jw_kcstr(w, "responseId", s->who->id);
+	jw_end(w);
+}
+
+static void write_failure(struct api_stream *s)
+{
+	struct buf body = BUF_INIT(65536);
+
+	api_error_body_google(s->error, &body);
+	ropewriter_literal(&s->w, (struct str){buf_cstr(&body), body.len});
+	buf_free(&body);
+}
+
+/* One record of a stream, framed. */
+static void write_event(struct api_stream *s, const struct record *r)
+{
+	bool last = r->kind == RECORD_END || r->kind == RECORD_FAILURE;
+
+	ropewriter_begin(&s->w);
+	if (s->array)
+		ropewriter_literal(&s->w, s->first ? STR("[") : STR(",\n"));
+	else
+		ropewriter_literal(&s->w, STR("data: "));
+	s->first = false;
+	if (r->kind == RECORD_FAILURE) {
+		write_failure(s);
+	} else {
+		write_head(s);
+		write_part(s, r);
+		write_tail(s, last);
+	}
+	if (s->array)
+		ropewriter_literal(&s->w, last ? STR("]\n") : STR(""));
+	else
+		ropewriter_literal(&s->w, STR("\n\n"));
+}
+
+/* The one response goes on with its next part, or ends. */
+static void whole_step(struct api_stream *s)
+{
+	const struct record *r = &s->queue[s->next++];
+
+	if (s->next < s->n_queue) {
+		write_part(s, r);
+		return;
+	}
+	write_tail(s, true);
+	s->in_whole = false;
+}
+
+static void write_next(struct api_stream *s)
+{
+	if (s->carrier != API_WHOLE) {
+		write_event(s, &s->queue[s->next++]);
+		return;
+	}
+	ropewriter_begin(&s->w);
+	if (s->error) {
+		write_failure(s);
+		s->next = s->n_queue;
+		return;
+	}
+	write_head(s);
+	s->in_whole = true;
+}
+
+/* ---- from outputs to records ---- */
+
+static struct record *push(struct api_stream *s, enum record_kind kind, const struct item *it)
+{
+	struct record *r;
+
+	mem_grow(&s->queue, &s->cap_queue, s->n_queue, sizeof(*s->queue));
+	r = &s->queue[s->n_queue++];
+	*r = (struct record){.kind = kind, .item = it};
+	return r;
+}
+
+/* Does the output's text belong to the item, and so live as long as the conversation? */
+static bool is_kept(const struct turn_output *o)
+{
+	return o->part < o->item->n_parts && o->text.p == o->item->parts[o->part].text.p;
+}
+
+static int take_delta(struct api_stream *s, const struct turn_output *o)
+{
+	struct record *r;
+
+	if (s->carrier == API_WHOLE || o->item->type == ITEM_CALL || !o->text.n)
+		return 0;
+	r = push(s, RECORD_TEXT, o->item);
+	r->thought = o->item->type == ITEM_REASONING;
+	r->text = o->text;
+	if (o->text.n < HOLD_FROM || is_kept(o))
+		return 0;
+	free(s->held);
+	s->held = malloc(o->text.n);
+	if (!s->held)
+		return -ERR_NOMEM;
+	memcpy(s->held, o->text.p, o->text.n);
+	r->text.p = s->held;
+	return 0;
+}
+
+static void take_item(struct api_stream *s, const struct item *it)
+{
+	if (it->type == ITEM_OTHER && (it->raw_dialect != DIALECT_GEMINI || !it->raw.n))
+		return;
+	if (s->carrier == API_WHOLE || it->type == ITEM_CALL || it->type == ITEM_OTHER)
+		push(s, RECORD_ITEM, it);
+	else if (it->opaque.n) /* thoughts of which there is text are told from what has none */
+		push(s, RECORD_SIGNATURE, it)->thought =
+		        it->type == ITEM_REASONING && it->n_parts > 0;
+}
+
+static void take_tool(struct api_stream *s, const struct turn_output *o)
+{
+	struct record *r;
+
+	if (o->type == OUT_TOOL_BEGIN) {
+		r = push(s, RECORD_CODE, o->item);
+	} else if (o->type == OUT_TOOL_COMMAND) {
+		if (!o->result)
+			return;
+		r = push(s, RECORD_OUTPUT, o->item);
+		r->command = o->command;
+	} else {
+		if (!o->result || !o->result->result.error.n)
+			return;
+		r = push(s, RECORD_REASON, o->item);
+	}
+	r->result = o->result;
+}
+
+static void take_end(
+        struct api_stream *s, const struct turn_output *o, const struct turn_totals *totals)
+{
+	struct error canceled;
+
+	if (s->ended)
+		return;
+	s->ended = true;
+	s->status = o->status;
+	s->reason = o->incomplete_reason;
+	if (totals)
+		s->totals = *totals;
+	if (o->status == TURN_COMPLETED || o->status == TURN_INCOMPLETE) {
+		push(s, RECORD_END, NULL);
+		return;
+	}
+	error_set(&canceled, ERR_CANCELED, "The turn was cancelled.");
+	s->error = error_copy(o->error ? o->error : &canceled);
+	push(s, RECORD_FAILURE, NULL);
+}
+
+static int take(struct api_stream *s, const struct turn_output *o, const struct turn_totals *totals)
+{
+	switch (o->type) {
+	case OUT_BEGIN:
+	case OUT_ITEM_BEGIN:
+	case OUT_TOOL_OUTPUT: /* a part comes whole: the command's output when it has ended */
+		return 0;
+	case OUT_DELTA:
+		return take_delta(s, o);
+	case OUT_ITEM_END:
+		take_item(s, o->item);
+		return 0;
+	case OUT_TOOL_BEGIN:
+	case OUT_TOOL_COMMAND:
+	case OUT_TOOL_END:
+		take_tool(s, o);
+		return 0;
+	case OUT_END:
+		take_end(s, o, totals);
+		return 0;
+	}
+	return 0;
+}
+
+/* ---- moving bytes ---- */
+
+static bool is_under_way(const struct api_stream *s)
+{
+	return s->in_whole || ropewriter_left(&s->w) > 0;
+}
+
+/* All is written. Most streams wait most of the time, and then keep nothing for the next event. */
+static void forget(struct api_stream *s)
+{
+	free(s->held);
+	s->held = NULL;
+	free(s->queue);
+	s->queue = NULL;
+	s->next = s->n_queue = s->cap_queue = 0;
+	if (s->scratch.cap > SCRATCH_KEEP)
+		buf_free(&s->scratch);
+	ropewriter_rest(&s->w);
+}
+
+static int go_on(struct api_stream *s, struct buf *out, size_t most)
+{
+	size_t start = out->len;
+	int rc = 0;
+
+	while (is_under_way(s) && !rc && out->len - start < most) {
+		if (ropewriter_left(&s->w) == 0)
+			whole_step(s);
+		rc = buf_error(&s->scratch);
+		if (!rc)
+			rc = ropewriter_pull(&s->w, out, most - (out->len - start));
+	}
+	return rc;
+}
+
+/* Events, each up to WHOLE_EVENT in one piece, until `room` bytes are there. */
+static int move(struct api_stream *s, struct buf *out, size_t room)
+{
+	size_t start = out->len;
+	int rc = 0;
+
+	if (is_under_way(s))
+		rc = go_on(s, out, room);
+	while (!rc && !is_under_way(s) && s->next < s->n_queue && out->len - start < room) {
+		write_next(s);
+		rc = go_on(s, out, WHOLE_EVENT);
+	}
+	if (!rc && !is_under_way(s) && s->next == s->n_queue)
+		forget(s);
+	return rc;
+}
+
+int gemini_stream_emit(struct api_stream *s, const struct turn_output *o,
+        const struct turn_totals *totals, struct buf *out)
+{
+	int rc = take(s, o, totals);
+
+	if (rc || (s->carrier == API_WHOLE && !s->ended))
+		return rc;
+	return move(s, out, WHOLE_EVENT);
+}
+
+size_t gemini_stream_left(const struct api_stream *s)
+{
+	if (s->carrier == API_WHOLE && !s->ended)
+		return 0;
+	return ropewriter_left(&s->w) + (s->in_whole || s->next < s->n_queue);
+}
+
+int gemini_stream_pull(struct api_stream *s, struct buf *out, size_t room)
+{
+	return move(s, out, room ? room : 1);
+}
+
+/* A comment of its own: clients of this API drop an event that a comment stands in. Between the
+ * elements of an array space is free. */
+void gemini_stream_keepalive(struct api_stream *s, struct buf *out)
+{
+	if (s->carrier == API_SSE && !is_under_way(s) && !s->ended)
+		buf_puts(out, s->array ? "\n" : ": ping\n\n");
+}
+
+int gemini_stream_status(const struct api_stream *s)
+{
+	return s->error ? error_http_status(s->error) : 200;
+}
+
+struct api_stream *gemini_stream_open(
+        const struct turn_request *r, const struct api_identity *who, enum api_carrier carrier)
+{
+	struct api_stream *s = mem_alloc(sizeof(*s));
+
+	s->request = r;
+	s->who = who;
+	s->carrier = carrier;
+	s->array = carrier == API_SSE && r->echo && r->echo->array;
+	s->first = true;
+	buf_init(&s->scratch, SCRATCH_MAX);
+	ropewriter_init(&s->w);
+	return s;
+}
+
+struct api_stream *gemini_stream_close(struct api_stream *s)
+{
+	if (!s)
+		return NULL;
+	ropewriter_free(&s->w);
+	buf_free(&s->scratch);
+	free(s->queue);
+	free(s->held);
+	free(s->error);
+	free(s);
+	return NULL;
+}
