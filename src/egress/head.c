@@ -145,7 +145,7 @@ static int read_line(struct str line, struct egress_head *h, int *ret_minor, str
 
 /* What is counted over a head's fields. */
 struct fields {
-	int hosts, lengths, codings, upgrades;
+	int hosts, lengths, codings, upgrades, settings;
 };
 
 static int read_field(struct str name, struct str value, struct egress_head *h, struct fields *f,
@@ -165,11 +165,12 @@ static int read_field(struct str name, struct str value, struct egress_head *h, 
 			return refuse(400, ret_why, "Transfer-Encoding malformed");
 		h->chunked = true;
 	} else if (str_ieq(name, STR("upgrade"))) {
-		if (f->upgrades++ > 0 || !str_ieq(value, STR("websocket")))
+		h->websocket = str_ieq(value, STR("websocket"));
+		h->h2c = str_ieq(value, STR("h2c"));
+		if (f->upgrades++ > 0 || (!h->websocket && !h->h2c))
 			return refuse(520, ret_why, "upgrade");
-		h->websocket = true;
 	} else if (str_ieq(name, STR("http2-settings"))) {
-		return refuse(520, ret_why, "upgrade");
+		f->settings++;
 	}
 	return 0;
 }
@@ -194,6 +195,8 @@ int egress_head_read(struct str head, struct egress_head *ret, const char **ret_
 	}
 	if (r)
 		return r;
+	if (f.settings > 0 && !ret->h2c)
+		return refuse(520, ret_why, "upgrade");
 	if (ret->chunked && (f.lengths > 0 || minor == 0))
 		return refuse(400, ret_why, "two lengths");
 	if (ret->websocket && (ret->chunked || ret->length > 0))
@@ -203,6 +206,47 @@ int egress_head_read(struct str head, struct egress_head *ret, const char **ret_
 	if (host.p && (!egress_head_host(host, target_host) || strcmp(target_host, ret->host) != 0))
 		return refuse(400, ret_why, "Host is not the target's");
 	return 0;
+}
+
+/* What is left of a Connection field; nothing, where nothing is. Never longer than it was. */
+static void write_connection(struct str value, struct buf *out)
+{
+	bool any = false;
+
+	while (value.n > 0) {
+		const char *comma = memchr(value.p, ',', value.n);
+		size_t n = comma ? (size_t)(comma - value.p) : value.n;
+		struct str option = str_trim((struct str){value.p, n});
+
+		value = (struct str){value.p + n + (comma != NULL), value.n - n - (comma != NULL)};
+		if (option.n == 0 || str_ieq(option, STR("upgrade")) ||
+		        str_ieq(option, STR("http2-settings")))
+			continue;
+		buf_puts(out, any ? "," : "Connection:");
+		buf_append(out, option.p, option.n);
+		any = true;
+	}
+	if (any)
+		buf_puts(out, "\r\n");
+}
+
+void egress_head_without_h2c(struct str head, struct buf *out)
+{
+	struct str line, name, value;
+	bool first = true;
+
+	while (egress_head_line(&head, &line)) {
+		bool field = !first && egress_head_field(line, &name, &value);
+
+		first = false;
+		if (field && str_ieq(name, STR("connection"))) {
+			write_connection(value, out);
+		} else if (!field || (!str_ieq(name, STR("upgrade")) &&
+		                             !str_ieq(name, STR("http2-settings")))) {
+			buf_append(out, line.p, line.n);
+			buf_puts(out, "\r\n");
+		}
+	}
 }
 
 /* ---- chunks ---- */

@@ -6,6 +6,7 @@
 #ifndef BRIG_EGRESS_HEAD_H
 #define BRIG_EGRESS_HEAD_H
 
+#include "base/buf.h"
 #include "base/str.h"
 #include "proto/egress.h"
 
@@ -18,6 +19,7 @@
 struct egress_head {
 	bool is_head;   /* HEAD: its answer has no body */
 	bool websocket; /* asks to go on as one */
+	bool h2c;       /* offers to go on as HTTP/2: egress_head_without_h2c() */
 	bool chunked;
 	uint64_t length; /* of the body, where it is not chunked */
 	char host[EGRESS_NAME_MAX +
@@ -31,6 +33,10 @@ long egress_head_end(const char *p, size_t n, size_t *scanned, const char **ret_
 /* Reads a whole head. 0, or the status to refuse it with: 400 (malformed), 520 (understood, and not
  * let through); *ret_why then is a short static text. */
 int egress_head_read(struct str head, struct egress_head *ret, const char **ret_why);
+
+/* Appends the head, which was read, as it was without that offer: a server that never hears of it
+ * answers in HTTP/1.1, which every client that makes it must take. */
+void egress_head_without_h2c(struct str head, struct buf *out);
 
 /* "name", "name:80", as in a Host field, into host. False: malformed, or another port. */
 bool egress_head_host(struct str s, char host[EGRESS_NAME_MAX + 1]);

@@ -27,6 +27,18 @@ static void request_ended(struct egress_http *h)
 		h->phase = h->waiting ? EGRESS_HTTP_WAIT : EGRESS_HTTP_HEAD;
 }
 
+static void send_head(struct egress_conn *c, size_t len)
+{
+	_cleanup_(buf_free) struct buf plain = BUF_INIT(EGRESS_HEAD_MAX);
+
+	if (!c->http.head.h2c) {
+		egress_conn_to_server(c, c->in.data, len);
+		return;
+	}
+	egress_head_without_h2c((struct str){c->in.data, len}, &plain);
+	egress_conn_to_server(c, plain.data, plain.len);
+}
+
 static void request_begin(struct egress_conn *c, size_t head_len)
 {
 	struct egress_http *h = &c->http;
@@ -36,7 +48,7 @@ static void request_begin(struct egress_conn *c, size_t head_len)
 	h->waiting = true;
 	h->left = h->head.length;
 	egress_chunks_init(&h->chunks);
-	egress_conn_to_server(c, c->in.data, head_len);
+	send_head(c, head_len);
 	buf_consume(&c->in, head_len);
 	if (h->head.chunked)
 		h->phase = EGRESS_HTTP_CHUNKS;

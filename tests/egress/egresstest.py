@@ -390,10 +390,10 @@ def http(name, request, port=80):
 # ---- what the servers outside do ----
 
 class Web:
-    """An origin that reads as laxly as some do. Every request is noted: (host, line, body)."""
+    """An origin that reads as laxly as some do. Every request is noted: (host, line, body); `fields` are the last one's."""
 
     def __init__(self):
-        self.requests = []
+        self.requests, self.fields = [], {}
 
     def __call__(self, sock):
         f = sock.makefile("rb")
@@ -414,6 +414,7 @@ class Web:
         method, path = line.split()[:2]
         note = [fields.get("host"), line, b""]
         self.requests.append(note)
+        self.fields = fields
         if fields.get("expect"):
             sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         if path == "/early":

@@ -208,3 +208,30 @@ def test_apt(site, inside, tmp_path):
     inside("apt-get", *options, "update")
     inside("apt-get", *options, "download", "thing")
     assert (tmp_path / "home/thing_1.0_all.deb").read_bytes() == deb
+
+
+JAVA = """
+import java.net.URI;
+import java.net.http.*;
+
+public class Get {
+	public static void main(String[] urls) throws Exception {
+		HttpClient c = HttpClient.newHttpClient();
+		for (String url : urls) {
+			HttpResponse<String> r = c.send(HttpRequest.newBuilder(URI.create(url)).build(), HttpResponse.BodyHandlers.ofString());
+			System.out.println(r.version() + " " + r.statusCode() + " " + r.body().strip());
+		}
+	}
+}
+"""
+
+
+def test_java(clean, inside, tmp_path):
+    """Its client offers HTTP/2 with each plain request."""
+    program("java")
+    if subprocess.run(["java", "--list-modules"], capture_output=True, text=True).stdout.count("jdk.compiler") == 0:
+        pytest.skip("there is no Java compiler")
+    (tmp_path / "home/Get.java").write_text(JAVA)
+    out = inside("java", "Get.java", f"http://{A}/", f"http://{A}/", f"http://{B}/")
+    assert out == f"HTTP_1_1 200 hello {A}\n" * 2 + f"HTTP_1_1 200 hello {B}\n"
+    assert inside("java", "Get.java", "http://b.example.com/", ok=False).returncode != 0

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from egresstest import ask, connect, http, read_all, read_response
+from egresstest import ask, connect, http, read_all, read_response, web
 
 A = "a.example.com"
 GET = b"GET / HTTP/1.1\r\nHost: a.example.com\r\n\r\n"
@@ -68,8 +68,10 @@ BAD = {
     "CONNECT": (b"CONNECT a.example.com:443 HTTP/1.1\r\nHost: a.example.com:443\r\n\r\n", 520),
     "CONNECT lower case": (b"connect a.example.com:80 HTTP/1.1\r\nHost: a.example.com\r\n\r\n", 520),
     "CONNECT an address": (b"CONNECT 10.0.0.1:80 HTTP/1.1\r\nHost: a.example.com\r\n\r\n", 520),
-    "h2c": (b"GET / HTTP/1.1\r\nHost: a.example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
-            b"HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", 520),
+    "h2c for another host": (b"GET / HTTP/1.1\r\nHost: b.example.com\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+                             b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", 520),
+    "h2c doubled": (b"GET / HTTP/1.1\r\nHost: a.example.com\r\nUpgrade: h2c\r\nUpgrade: h2c\r\n\r\n", 520),
+    "settings of HTTP/2 alone": (b"GET / HTTP/1.1\r\nHost: a.example.com\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", 520),
     "h2c beside websocket": (b"GET / HTTP/1.1\r\nHost: a.example.com\r\nUpgrade: websocket, h2c\r\n\r\n", 520),
     "h2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 520),
     "HTTP/1.2": (b"GET / HTTP/1.2\r\nHost: a.example.com\r\n\r\n", 400),
@@ -235,6 +237,21 @@ def test_upgrade_that_is_not_taken(clean, sandbox):
     request = b"GET / HTTP/1.1\r\nHost: a.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     answer = inside(sandbox, request + SMUGGLED)
     assert answer.count(b"HTTP/1.1 200") == 1 and b"HTTP/1.1 520" in answer
+
+
+H2C = (b"GET / HTTP/1.1\r\nHost: a.example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+       b"HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n")
+
+
+def test_h2c_is_never_offered(clean, sandbox):
+    """The server hears of a plain request, and the next one on the connection is judged as ever."""
+    answer = inside(sandbox, H2C + SMUGGLED)
+    assert answer.count(b"HTTP/1.1 200") == 1 and b"HTTP/1.1 520" in answer
+    assert [r[1] for r in clean.requests] == ["GET / HTTP/1.1"] and web.fields == {"host": A}
+    clean.requests.clear()
+    # One that takes up what it was not offered.
+    answer = inside(sandbox, H2C.replace(b"GET /", b"GET /unasked") + SMUGGLED)
+    assert answer in (b"<reset>", b"") and len(clean.requests) == 1
 
 
 def test_unasked_upgrade(clean, sandbox):

@@ -42,6 +42,26 @@ static size_t body(const struct egress_head *h, const char *p, size_t n, size_t 
 	return r < 0 ? 0 : at;
 }
 
+/* Nothing of the offer is left, and the rest means the same. */
+static void without_h2c(struct str head, const struct egress_head *was)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(EGRESS_HEAD_MAX);
+	struct egress_head h;
+	const char *why = NULL;
+
+	egress_head_without_h2c(head, &b);
+	if (buf_error(&b) || b.len >= head.n)
+		BUG("it does not become shorter");
+	if (egress_head_read((struct str){b.data, b.len}, &h, &why) != 0)
+		BUG("it is not let through any more: %s", why);
+	if (h.h2c || h.websocket || fields_of(b.data, b.len, "upgrade") > 0 ||
+	        fields_of(b.data, b.len, "http2-settings") > 0)
+		BUG("an offer is left");
+	if (strcmp(h.host, was->host) != 0 || h.length != was->length ||
+	        h.chunked != was->chunked || h.is_head != was->is_head)
+		BUG("it means something else");
+}
+
 static void request(const char *p, size_t n, size_t cut)
 {
 	size_t whole = 0, pieces = 0;
@@ -58,6 +78,8 @@ static void request(const char *p, size_t n, size_t cut)
 		return;
 	if (fields_of(p, (size_t)end, "host") != 1 || h.host[0] == '\0')
 		BUG("not one Host");
+	if (h.h2c)
+		without_h2c((struct str){p, (size_t)end}, &h);
 	if (fields_of(p, (size_t)end, "content-length") +
 	                fields_of(p, (size_t)end, "transfer-encoding") >
 	        1)

@@ -46,6 +46,34 @@ static void good(void **state)
 	assert_true(h.websocket);
 }
 
+/* The offer of HTTP/2 goes, and nothing else. */
+static void h2c(void **state)
+{
+	static const struct {
+		const char *head, *left;
+	} CASES[] = {
+	        {"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "
+	         "h2c\r\nHTTP2-Settings: AAMA\r\nX: upgrade\r\n\r\n",
+	                "GET / HTTP/1.1\r\nHost: a\r\nX: upgrade\r\n\r\n"},
+	        {"POST / HTTP/1.1\r\nHTTP2-settings:x\r\nupgrade:\tH2C \r\nconnection:close,,a , "
+	         "UPGRADE\r\nContent-Length: 4\r\nHost: a\r\nconnection: b\r\n\r\n",
+	                "POST / HTTP/1.1\r\nConnection:close,a\r\nContent-Length: 4\r\nHost: "
+	                "a\r\nConnection:b\r\n\r\n"},
+	        {"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection:\r\n\r\n",
+	                "GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
+	};
+	struct egress_head h;
+
+	for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+		_cleanup_buf_ struct buf out = BUF_INIT(EGRESS_HEAD_MAX);
+
+		assert_int_equal(judge(CASES[i].head, &h), 0);
+		assert_true(h.h2c && !h.websocket);
+		egress_head_without_h2c(str_of(CASES[i].head), &out);
+		assert_string_equal(buf_cstr(&out), CASES[i].left);
+	}
+}
+
 static void bad(void **state)
 {
 	static const struct {
@@ -77,6 +105,11 @@ static void bad(void **state)
 	        {400, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nContent-Length: "
 	              "1\r\n\r\n"},
 	        {520, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n\r\n"},
+	        {520, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nUpgrade: h2c\r\n\r\n"},
+	        {520, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c, websocket\r\n\r\n"},
+	        {520, "GET / HTTP/1.1\r\nHost: a\r\nHTTP2-Settings: AAMA\r\n\r\n"},
+	        {520, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nHTTP2-Settings: "
+	              "AAMA\r\n\r\n"},
 	        {520, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: TLS/1.0\r\n\r\n"},
 	        {520, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade:\r\n\r\n"},
 	        {-1, "GET / HTTP/1.1\r\nHost: a\r\n"}};
@@ -122,8 +155,8 @@ static void chunked(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test(good), cmocka_unit_test(bad), cmocka_unit_test(chunked)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(good), cmocka_unit_test(h2c),
+	        cmocka_unit_test(bad), cmocka_unit_test(chunked)};
 
 	return UNIT_RUN(tests);
 }
