@@ -8,6 +8,8 @@
  */
 #include "api/chat.h"
 
+#include "api/relay.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -345,7 +347,8 @@ int chat_parse(struct api_request *in, struct str request_seed, struct turn_requ
 	r.conversation->dialect = DIALECT_OPENAI_CHAT;
 	r.conversation->settings.include_thoughts = -1;
 	conversation_adopt(r.conversation, steal(in->body));
-	r.body = body;
+	if (!relay_holds_sealed(body))
+		r.body = body;
 	p.conversation = r.conversation;
 	p.in = (struct param_reader){.conversation = r.conversation, .body = body, .err = err};
 	rc = json_parse(body, TREE_MAX, &doc, err);

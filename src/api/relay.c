@@ -25,7 +25,7 @@ enum {
 	PATHS = 3,
 };
 
-enum relay_use { USE_MODEL, USE_ID, USE_SEQUENCE };
+enum relay_use { USE_MODEL, USE_ID, USE_SEQUENCE, USE_ANSWER, USE_ERROR };
 
 /* A member of an event: of the outermost object, or of an object in it. */
 struct relay_path {
@@ -58,22 +58,26 @@ static const struct relay_rule rules[] = {
                 .openrouter = openrouter_chat,
                 .model_in_body = true,
                 .event = {{{"model"}, USE_MODEL}},
-                .whole = {{{"model"}, USE_MODEL}}},
+                .whole = {{{"model"}, USE_MODEL}, {{"choices"}, USE_ANSWER},
+                        {{"error"}, USE_ERROR}}},
         [DIALECT_OPENAI_RESPONSES] = {.ours = ours,
                 .openrouter = openrouter_responses,
                 .model_in_body = true,
                 .event = {{{"response", "model"}, USE_MODEL}, {{"response", "id"}, USE_ID},
                         {{"sequence_number"}, USE_SEQUENCE}},
-                .whole = {{{"model"}, USE_MODEL}}},
+                .whole = {{{"model"}, USE_MODEL}, {{"output"}, USE_ANSWER},
+                        {{"error"}, USE_ERROR}}},
         [DIALECT_ANTHROPIC] = {.ours = ours,
                 .openrouter = openrouter_messages,
                 .model_in_body = true,
                 .event = {{{"message", "model"}, USE_MODEL}},
-                .whole = {{{"model"}, USE_MODEL}}},
+                .whole = {{{"model"}, USE_MODEL}, {{"content"}, USE_ANSWER},
+                        {{"error"}, USE_ERROR}}},
         [DIALECT_GEMINI] = {.ours = ours,
                 .openrouter = openrouter_gemini,
                 .event = {{{"modelVersion"}, USE_MODEL}},
-                .whole = {{{"modelVersion"}, USE_MODEL}}},
+                .whole = {{{"modelVersion"}, USE_MODEL}, {{"candidates"}, USE_ANSWER},
+                        {{"error"}, USE_ERROR}}},
 };
 
 /* ---- the request ---- */
@@ -240,6 +244,7 @@ struct relay {
 
 	struct buf id;    /* of the response */
 	int64_t sequence; /* the last one; -1: none */
+	bool has_answer, has_error;
 };
 
 static void put(struct relay *r, const char *p, size_t n)
@@ -293,6 +298,15 @@ static void key_end(struct relay *r)
 			r->found |= 1u << i;
 }
 
+/* The last key's value begins, and is not null. */
+static void value_begin(struct relay *r)
+{
+	if (!r->found)
+		return;
+	r->has_answer = r->has_answer || wants(r, USE_ANSWER);
+	r->has_error = r->has_error || wants(r, USE_ERROR);
+}
+
 static void string_begin(struct relay *r)
 {
 	bool counts = r->depth >= 1 && r->depth <= LEVELS;
@@ -300,6 +314,8 @@ static void string_begin(struct relay *r)
 	r->in_string = true;
 	r->escaped = false;
 	r->in_key = counts && r->is_object[r->depth] && r->key_next;
+	if (!r->in_key)
+		value_begin(r);
 	r->kept = counts && !r->in_key && r->found && wants(r, USE_MODEL);
 	r->copied = counts && !r->in_key && r->found && wants(r, USE_ID);
 	buf_free(&r->text);
@@ -358,6 +374,7 @@ static void container_begin(struct relay *r, bool object)
 {
 	unsigned into = 0;
 
+	value_begin(r);
 	/* An array of answers is as good as one after the other. */
 	if (r->depth == 0 && !object)
 		return;
@@ -593,6 +610,11 @@ int relay_end(struct relay *r, struct buf *out)
 {
 	give_back(r);
 	return pass_on(r, out);
+}
+
+bool relay_is_answer(const struct relay *r)
+{
+	return !r->events && r->depth == 0 && !r->in_string && r->has_answer && !r->has_error;
 }
 
 bool relay_between(const struct relay *r)

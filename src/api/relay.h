@@ -41,6 +41,8 @@ struct relay *relay_free(struct relay *r); /* takes NULL; returns NULL */
 int relay_feed(struct relay *r, const void *data, size_t n, struct buf *out);
 /* The answer has ended as it should: what was held back follows. */
 int relay_end(struct relay *r, struct buf *out);
+/* Of JSON that came to its end: has it what an answer of this dialect has, and no error? */
+bool relay_is_answer(const struct relay *r);
 /* Is all that was given out whole events? Then something may be put between. */
 bool relay_between(const struct relay *r);
 /*

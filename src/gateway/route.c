@@ -58,6 +58,11 @@ static void gemini_no_method(struct request *r)
 	respond_error(r->x, false, &e);
 }
 
+static void chat_create(struct request *r)
+{
+	turns_handle(r, &api_chat);
+}
+
 /* What comes where nothing is read: thrown away, within bounds. */
 #define NO_BODY 65536
 
@@ -68,6 +73,7 @@ static const struct route_entry routes[] = {
         {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL},
         {"GET", "/responses/{}/input_items", responses_state_http_items, NO_BODY, NULL},
         {"POST", "/messages", messages_create, 0, NULL},
+        {"POST", "/chat/completions", chat_create, 0, NULL},
         {"GET", "/models", models_list, NO_BODY, NULL},
         {"GET", "/models/{*}", models_get, NO_BODY, NULL},
         {"POST", "/containers", containers_create, 2u << 20, NULL},

@@ -13,6 +13,7 @@
 #include "gateway/documents.h"
 #include "gateway/internal.h"
 #include "gateway/responses_state_turn.h"
+#include "gateway/relay_run.h"
 #include "tool/tool.h"
 #include "turn/turn.h"
 
@@ -84,6 +85,7 @@ struct turn_run {
 	struct run run;
 	struct run_files files;
 	struct responses_state_turn state;
+	struct relay_run relay;
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */
 	bool served;     /* a provider's reply has begun */
@@ -124,6 +126,10 @@ void turn_run_feed(
 /* Emits the end, which responses_state_turn_hold() has held back, and goes on. turns.c */
 void turn_run_emit_end(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
+
+/* The head of an answer with this status; or all of one that says why the turn failed. turns.c */
+void turn_run_answer_headers(struct turn_run *t, int status);
+void turn_run_answer_error(struct turn_run *t);
 
 /* Goes on with effects that waited for something else than an event. turns.c */
 void turn_run_go_on(struct turn_run *t);

@@ -43,6 +43,7 @@ static void turn_run_free(struct turn_run *t)
 		t->request.api->close(s);
 	run_files_free(t);
 	responses_state_turn_free(t);
+	relay_run_free(t);
 	turn_free(t->turn);
 	turn_request_free(&t->request);
 	route_free(&t->route);
@@ -140,10 +141,11 @@ static void served_headers(struct turn_run *t)
 	http_response_header(t->x, "X-Brig-Model", t->model_shown);
 }
 
-static void answer_headers(struct turn_run *t)
+void turn_run_answer_headers(struct turn_run *t, int status)
 {
 	struct turn_totals totals;
 
+	t->status = status;
 	turn_totals(t->turn, clock_mono_ms(), &totals);
 	id_headers(t);
 	served_headers(t);
@@ -155,12 +157,11 @@ static void answer_headers(struct turn_run *t)
 }
 
 /* An error before any byte of a stream was sent: an HTTP error instead. */
-static void answer_error(struct turn_run *t)
+void turn_run_answer_error(struct turn_run *t)
 {
 	struct buf body = BUF_INIT(65536);
 
-	t->status = error_http_status(t->failure);
-	answer_headers(t);
+	turn_run_answer_headers(t, error_http_status(t->failure));
 	t->finished = true;
 	respond_error_body(t->x, t->asks, t->in.under_v1, t->who.id, t->failure, &body);
 	http_respond(t->x, t->status, "application/json", (struct str){body.data, body.len});
@@ -171,11 +172,12 @@ static bool answer_begin(struct turn_run *t)
 {
 	if (t->answered)
 		return true;
+	if (!t->request.stream && t->relay.owns)
+		return relay_run_answer(t);
 	if (!t->request.stream) {
 		if (!t->ended)
 			return false;
-		t->status = t->request.api->status(t->stream);
-		answer_headers(t);
+		turn_run_answer_headers(t, t->request.api->status(t->stream));
 		if (t->request.api->left(t->stream) == 0) {
 			t->finished = true;
 			http_respond(t->x, t->status, "application/json",
@@ -186,12 +188,12 @@ static bool answer_begin(struct turn_run *t)
 		return true;
 	}
 	if (t->failure != NULL && !t->may_answer) {
-		answer_error(t);
+		turn_run_answer_error(t);
 		return false;
 	}
 	if (!t->may_answer && !t->ended)
 		return false;
-	answer_headers(t);
+	turn_run_answer_headers(t, 200);
 	http_response_header(t->x, "Cache-Control", "no-cache");
 	http_response_header(t->x, "X-Accel-Buffering", "no");
 	http_respond_start(t->x, 200,
@@ -281,6 +283,8 @@ static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 	t->may_answer = true;
 	if (!flush(t))
 		return; /* in the middle of an event, and busy anyway */
+	if (t->relay.owns && !relay_between(t->relay.edit))
+		return;
 	if (t->x != NULL && t->answered && http_pending(t->x) == 0) {
 		t->request.api->keepalive(t->stream, &t->out);
 		flush(t);
@@ -372,6 +376,11 @@ static void emit(
 	if (o->type == OUT_END) {
 		t->ended = true;
 		t->failure = o->error;
+	}
+	if (t->relay.owns) { /* the client gets the provider's own words */
+		if (o->type == OUT_END)
+			relay_run_stop(t, o);
+		return;
 	}
 	if (t->request.api->emit(t->stream, o, totals, &t->out) < 0 && t->x != NULL) {
 		log_text(LOG_ERROR, "emit_failed", "an event could not be written");

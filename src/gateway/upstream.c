@@ -139,7 +139,7 @@ static int on_event(void *ctx, const struct stream_event *ev)
 	struct turn_event te = {.type = TURN_STREAM, .stream = ev};
 	unsigned call = t->up.serial;
 
-	if (ev->type == STREAM_ERROR && !t->up.begun) {
+	if (ev->type == STREAM_ERROR && !t->up.begun && !relay_run_vouches(t)) {
 		/* A 200 whose first word is an error: nothing was seen, so another target may help.
 		 */
 		t->up.over = true;
@@ -151,6 +151,8 @@ static int on_event(void *ctx, const struct stream_event *ev)
 	t->up.begun = true;
 	if (t->up.link != NULL)
 		t->up.link->heard_ms = clock_mono_ms();
+	if (relay_run_event(t, ev))
+		return 0;
 	t->up.over = ev->type == STREAM_END || ev->type == STREAM_ERROR;
 	if (ev->type == STREAM_BEGIN)
 		t->may_answer = t->served = true;
@@ -291,9 +293,11 @@ static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
 	}
 	p = t->route.targets[t->up.target].provider;
 	if (t->up.parser != NULL) {
+		relay_run_take(t, data, n);
 		t->parsing = t->up.parser;
 		p->feed(t->up.parser, data, n, on_event, t);
 		parsing_end(t, p);
+		relay_run_pass(t);
 	} else if (t->up.error_body.len + n <= MAX_ERROR_BODY) {
 		buf_append(&t->up.error_body, data, n);
 	}
@@ -338,8 +342,10 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 		struct provider_parser *parser = t->up.parser;
 
 		t->parsing = parser;
+		relay_run_ending(t, err);
 		p->end(parser, err, on_event, t);
 		parsing_end(t, p);
+		relay_run_ended(t, err);
 		/* on_event may have begun the next call: only what is still ours is closed. */
 		if (t->up.parser == parser)
 			t->up.parser = p->close(parser);
@@ -469,7 +475,7 @@ static void build_work(void *arg)
 {
 	struct build_job *j = arg;
 
-	j->result = j->pc.target->provider->build(&j->pc, &j->pr, &j->err);
+	j->result = relay_run_build(j->t, &j->pc, &j->pr, &j->err);
 }
 
 /* Where the target cannot express the request, another may. */
@@ -560,7 +566,7 @@ static void upstream_go(struct turn_run *t)
 	}
 	if (!is_allowed(t) || build_on_pool(t, &pc))
 		return;
-	if (target->provider->build(&pc, &pr, &e) < 0)
+	if (relay_run_build(t, &pc, &pr, &e) < 0)
 		build_failed(t, &e);
 	else
 		upstream_send(t, &pr);
@@ -610,6 +616,7 @@ void upstream_cancel(struct turn_run *t)
 		t->parser_over = true; /* we are inside of it: parsing_end() closes it */
 	else if (t->up.parser != NULL)
 		t->route.targets[target].provider->close(t->up.parser);
+	relay_run_cancel(t);
 	buf_free(&t->up.error_body);
 	t->up = (struct upstream){.paused = paused, .target = target, .serial = serial + 1};
 }

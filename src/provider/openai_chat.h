@@ -15,6 +15,10 @@
 int openai_chat_build(
         const struct provider_call *pc, struct provider_request *ret, struct error *err);
 
+/* provider.relay: see provider.h. */
+int openai_chat_relay(const struct provider_call *pc, bool streamed, struct provider_request *ret,
+        struct error *err);
+
 struct provider_parser *openai_chat_parse_open(
         const struct provider_call *pc, struct str content_type);
 int openai_chat_parse_feed(

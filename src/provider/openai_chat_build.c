@@ -718,3 +718,11 @@ int openai_chat_build(
 	ret->body = buf_steal(&body, &ret->body_len);
 	return 0;
 }
+
+int openai_chat_relay(const struct provider_call *pc, bool streamed, struct provider_request *ret,
+        struct error *err)
+{
+	ret->path = mem_strdup("/chat/completions");
+	ret->headers = make_headers(pc->target->config);
+	return 0;
+}

@@ -14,6 +14,7 @@ const struct provider provider_openai_chat = {
         .dialect = DIALECT_OPENAI_CHAT,
         .name = "openai-chat",
         .build = openai_chat_build,
+        .relay = openai_chat_relay,
         .open = openai_chat_parse_open,
         .feed = openai_chat_parse_feed,
         .end = openai_chat_parse_end,

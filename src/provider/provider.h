@@ -67,6 +67,11 @@ struct provider {
 	/* No upstream: the reply is made on the spot. Not NULL only for brig/script, which then has no other member. */
 	int (*local)(const struct provider_call *pc, stream_fn emit, void *ctx, struct error *err);
 	int (*build)(const struct provider_call *pc, struct provider_request *ret, struct error *err);
+	/*
+	 * Path and headers of a request whose body is the client's own, in this dialect (api/relay.h); as a stream or
+	 * not. Leaves the body alone. NULL: no such request can be sent.
+	 */
+	int (*relay)(const struct provider_call *pc, bool streamed, struct provider_request *ret, struct error *err);
 	/* status 200 and its content type. */
 	struct provider_parser *(*open)(const struct provider_call *pc, struct str content_type);
 	/* Any cut of bytes. Emits events; after STREAM_END or STREAM_ERROR further bytes are ignored. 0 or what emit returned. */
