@@ -95,7 +95,8 @@ int block_merge(struct block *b, const struct json *delta)
 	if (str_is(json_str(json_get(delta, "type")), "input_json_delta"))
 		return block_keep(b, &b->kept, json_str(json_get(delta, "partial_json")));
 	for (const struct json *v = json_first(delta); v && r == 0; v = json_next(v))
-		if (!json_absent(v) && !str_is(json_key(v), "type"))
+		if (!json_absent(v) && !str_is(json_key(v), "type") &&
+		        !str_is(json_key(v), "input")) /* which comes in pieces only */
 			r = merge_member(b, v);
 	return r;
 }

@@ -189,9 +189,9 @@ static void write_budget(struct settings_writer *x, size_t effort, int64_t budge
 {
 	int64_t most = x->max_tokens - 1;
 
-	if (!budget) { /* nobody counted: half is left for the answer */
+	if (!budget) { /* nobody counted: a quarter is left for the answer */
 		budget = EFFORTS[effort].budget;
-		most = x->max_tokens / 2 > BUDGET_MIN ? x->max_tokens / 2 : most;
+		most = most / 4 * 3 > BUDGET_MIN ? most / 4 * 3 : most;
 	}
 	if (budget < BUDGET_MIN)
 		budget = BUDGET_MIN;

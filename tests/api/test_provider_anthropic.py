@@ -107,7 +107,7 @@ def test_a_shell_loop_with_thinking_and_the_next_turn(client, anthropic, tool, s
     sealed = [i["encrypted_content"] for i in items_of(response, "reasoning")]
     assert len(sealed) == 3 and all(s.startswith("brig1.") for s in sealed)
     asked, told = model.requests[0], model.requests[1]
-    assert asked.json["thinking"] == {"type": "enabled", "budget_tokens": 16000}
+    assert asked.json["thinking"] == {"type": "enabled", "budget_tokens": 16384}
     assert asked.json["max_tokens"] == 32000
     assert messages(told)[:1] == [{"role": "user", "content": [{"type": "text", "text": "go"}]}]
     assert messages(told)[1] == {"role": "assistant", "content": [

@@ -12,7 +12,8 @@ static const char NO_REQUEST[] = "{\"dialect\":\"responses\",\"items\":[]}";
 
 static void test_answers(void **state)
 {
-	cases_answers(&provider_anthropic, DIR_ANSWERS, NO_REQUEST);
+	cases_answers(&provider_anthropic, DIR_ANSWERS, ".sse", NO_REQUEST);
+	cases_answers(&provider_anthropic, DIR_ANSWERS, ".json", NO_REQUEST);
 }
 
 static void test_emit_can_stop(void **state)

@@ -19,7 +19,7 @@ static void run(struct dump *d, const struct answer *a, struct str body, struct 
 {
 	struct str type = a->is_json ? STR("application/json") : STR("text/event-stream");
 	const struct provider *p = a->provider;
-	struct provider_parser *parser = p->open(&a->l.pc, type);
+	struct provider_parser *parser = p->open(a->l.c ? &a->l.pc : NULL, type);
 	struct error err = {0};
 	size_t at = 0, n = how.first;
 
@@ -104,7 +104,7 @@ static void check_answer(
 	if (f) {
 		fclose(f);
 		load_file(&a.l, path, SIZE_MAX);
-	} else {
+	} else if (def) {
 		load_text(&a.l, def, SIZE_MAX);
 	}
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
@@ -119,17 +119,13 @@ static void check_answer(
 	free(data);
 }
 
-void cases_answers(const struct provider *p, const char *dir, const char *def)
+void cases_answers(const struct provider *p, const char *dir, const char *suffix, const char *def)
 {
-	static const char *const kinds[] = {".sse", ".json"};
+	char **names = folder_list(dir, suffix);
 
-	for (int k = 0; k < 2; k++) {
-		char **names = folder_list(dir, kinds[k]);
-
-		for (char **n = names; *n; n++)
-			check_answer(p, dir, *n, k == 1, def);
-		folder_list_free(names);
-	}
+	for (char **n = names; *n; n++)
+		check_answer(p, dir, *n, strcmp(suffix, ".json") == 0, def);
+	folder_list_free(names);
 }
 
 void cases_emit_can_stop(const struct provider *p, const char *path, const char *request)

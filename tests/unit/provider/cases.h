@@ -5,12 +5,13 @@
 #include "load.h"
 
 /*
- * Each NAME.sse or NAME.json of the folder is the body of an answer; NAME.events is what must come
- * out. NAME.cut.sse ends with a cut connection. Every stream is fed whole, one byte at a time, in
- * two pieces at every place, and with its line ends as CRLF and as CR. A case whose NAME.request is
- * there belongs to that conversation (load.c), else to `def`.
+ * Each file of the folder with this suffix (".sse" or ".json") is the body of an answer;
+ * NAME.events is what must come out. NAME.cut.sse ends with a cut connection. Every stream is fed
+ * whole, one byte at a time, in two pieces at every place, and with its line ends as CRLF and as
+ * CR. A case whose NAME.request is there belongs to that conversation (load.c), all others to
+ * `def`; NULL: to none.
  */
-void cases_answers(const struct provider *p, const char *dir, const char *def);
+void cases_answers(const struct provider *p, const char *dir, const char *suffix, const char *def);
 /* Whatever emit returns ends the parsing, at every event, and comes back from feed or end. */
 void cases_emit_can_stop(const struct provider *p, const char *path, const char *request);
 

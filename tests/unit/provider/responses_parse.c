@@ -1,8 +1,8 @@
 /*
  * Each tests/cases/responses-stream/NAME.sse or NAME.json is the body of an answer; NAME.events is
- * what must come out (stream_cases.h).
+ * what must come out (cases.h).
  */
-#include "stream_cases.h"
+#include "cases.h"
 
 #include "provider/openai_responses.h"
 
@@ -10,12 +10,12 @@
 
 static void test_streams(void **state)
 {
-	stream_cases_check(&provider_openai_responses, DIR_STREAM, ".sse");
+	cases_answers(&provider_openai_responses, DIR_STREAM, ".sse", NULL);
 }
 
 static void test_whole_answers(void **state)
 {
-	stream_cases_check(&provider_openai_responses, DIR_STREAM, ".json");
+	cases_answers(&provider_openai_responses, DIR_STREAM, ".json", NULL);
 }
 
 /* Whatever emit returns ends the parsing, at every event, and comes back from feed or end. */
