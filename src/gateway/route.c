@@ -39,15 +39,17 @@ static void messages_create(struct request *r)
 	turns_handle(r, &api_messages);
 }
 
-/*
- * A dialect's api, once it is linked, is three lines here:
- *     static void messages_create(struct request *r) { turns_handle(r, &api_messages); }
- *     {"POST", "/messages", messages_create, 0, NULL},
- * and under /v1beta, where api_request has path_model and path_stream:
- *     static void gemini_stream(struct request *r) { r->streams = true; turns_handle(r,
- * &api_gemini); }
- *     {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL},
- */
+static void gemini_generate(struct request *r)
+{
+	turns_handle(r, &api_gemini);
+}
+
+static void gemini_stream(struct request *r)
+{
+	r->streams = true;
+	turns_handle(r, &api_gemini);
+}
+
 static void gemini_no_method(struct request *r)
 {
 	struct error e;
@@ -102,6 +104,8 @@ static const struct route_entry routes[] = {
 static const struct route_entry google_routes[] = {
         {"GET", "/models", models_list, NO_BODY, NULL},
         {"GET", "/models/{*}", models_get, NO_BODY, NULL},
+        {"POST", "/models/{*}:generateContent", gemini_generate, 0, NULL},
+        {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL},
         {"POST", "/models/{*}", gemini_no_method, NO_BODY, NULL},
         {NULL, NULL, NULL, 0, NULL},
 };
