@@ -148,7 +148,7 @@ static int write_file(struct builder *b, const struct part *p, struct error *err
 {
 	struct json_writer *w = &b->w;
 
-	if (!p->data.n && !b->openrouter)
+	if (!p->data.n && (!b->openrouter || !p->url.n))
 		return error_param(err, ERR_UNSUPPORTED, "input",
 		        "this provider takes a file's content (file_data), not its address "
 		        "(file_url)");
@@ -612,20 +612,32 @@ static void write_tool(struct json_writer *w, const struct tool_entry *t)
 	jw_end(w);
 }
 
+static int refuse_native(const struct tool_entry *t, size_t at, struct error *err)
+{
+	char path[64];
+
+	str_format(path, sizeof(path), "tools[%zu].type", at);
+	return error_param(err, ERR_UNSUPPORTED, path, "this provider has no tool of type %.*s",
+	        (int)(t->type.n > 64 ? 64 : t->type.n), t->type.p);
+}
+
 /* allowed_tools is not sent: few servers know it, and the turn enforces it. The tools stay declared
  * also when none may be called, since they stand at the front of the prompt. */
-static void write_tools(struct builder *b)
+static int write_tools(struct builder *b, struct error *err)
 {
 	const struct upstream_call *call = b->pc->call;
 	struct json_writer *w = &b->w;
 	enum choice_mode mode = call->tools_off ? CHOICE_NONE : call->choice.mode;
 
 	if (!b->c->n_tools)
-		return;
+		return 0;
 	jw_key(w, "tools");
 	jw_array(w);
-	for (size_t i = 0; i < b->c->n_tools; i++)
+	for (size_t i = 0; i < b->c->n_tools; i++) {
+		if (b->c->tools[i].kind == TOOL_NATIVE)
+			return refuse_native(&b->c->tools[i], i, err);
 		write_tool(w, &b->c->tools[i]);
+	}
 	jw_end(w);
 	switch (mode) {
 	case CHOICE_AUTO: /* every server's default */
@@ -649,6 +661,7 @@ static void write_tools(struct builder *b)
 	}
 	if (b->c->settings.parallel_tool_calls >= 0)
 		jw_kbool(w, "parallel_tool_calls", b->c->settings.parallel_tool_calls != 0);
+	return 0;
 }
 
 /* ---- the request ---- */
@@ -679,7 +692,9 @@ static int write_body(struct builder *b, struct error *err)
 	r = write_messages(b, err);
 	if (r < 0)
 		return r;
-	write_tools(b);
+	r = write_tools(b, err);
+	if (r < 0)
+		return r;
 	r = openai_chat_settings_write(w, &b->c->settings, b->openai, b->openrouter, err);
 	if (r < 0)
 		return r;
