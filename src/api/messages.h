@@ -82,7 +82,7 @@ bool messages_id_is_ours(struct str block_id);
  * for each text "s" (summary) or "r" with its length in bytes. Left out for a single text of
  * reasoning.
  */
-int messages_signature_write(const struct item *it, struct buf *out);
+void messages_signature_write(struct ropewriter *w, const struct item *it);
 /* Cuts the text into the parts it came from. it->opaque is set. */
 int messages_signature_read(
         struct messages_parser *p, struct str signature, struct str text, struct item *it);
@@ -135,6 +135,8 @@ void messages_write_end(struct ropewriter *w, const struct messages_state *s);
 /* The message but for what follows its content; and that. */
 void messages_write_head(struct ropewriter *w, const struct messages_state *s);
 void messages_write_tail(struct ropewriter *w, const struct messages_state *s);
+/* Is the call's input, as its block shows it, just its arguments' text? */
+bool messages_input_is_plain(const struct messages_state *s, const struct item *call);
 /* The input of a server tool's call, as its block shows it. */
 void messages_write_input(
         struct ropewriter *w, const struct messages_state *s, const struct item *call);

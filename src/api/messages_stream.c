@@ -96,11 +96,21 @@ static void start(struct api_stream *s)
 	push(s, EVENT_PING, 0);
 }
 
-/* A text that the turn takes back: kept where the event may outlive emit(). */
-static int hold(struct api_stream *s, struct str text, struct str *ret)
+/* Does the output's text belong to the item, and so live as long as the conversation? */
+static bool is_kept(const struct turn_output *o)
 {
+	if (o->item->type == ITEM_CALL)
+		return o->text.p == o->item->call.arguments.p;
+	return o->part < o->item->n_parts && o->text.p == o->item->parts[o->part].text.p;
+}
+
+/* A text that the turn takes back: kept where the event may outlive emit(). */
+static int hold(struct api_stream *s, const struct turn_output *o, struct str *ret)
+{
+	struct str text = o->text;
+
 	*ret = text;
-	if (text.n < HOLD_FROM)
+	if (text.n < HOLD_FROM || is_kept(o))
 		return 0;
 	free(s->held);
 	s->held = malloc(text.n);
@@ -196,7 +206,7 @@ static int item_delta(struct api_stream *s, const struct turn_output *o)
 
 	if (o->text.n == 0)
 		return 0;
-	rc = hold(s, o->text, &text);
+	rc = hold(s, o, &text);
 	if (rc)
 		return rc;
 	if (o->item->type == ITEM_CALL) {
@@ -399,23 +409,30 @@ static void frame_end(struct api_stream *s)
 /* The input of a server tool's call, as a string of JSON. */
 static void write_input_text(struct api_stream *s, const struct messages_block *b)
 {
+	struct buf text = BUF_INIT((size_t)512 << 20);
 	struct ropewriter input;
-	struct buf text = BUF_INIT((size_t)128 << 20);
+	size_t n;
 
+	if (messages_input_is_plain(&s->state, b->item)) {
+		ropewriter_kstr(&s->w, "partial_json", b->item->call.arguments);
+		return;
+	}
 	ropewriter_init(&input);
 	ropewriter_begin(&input);
 	messages_write_input(&input, &s->state, b->item);
 	while (ropewriter_left(&input) > 0 && ropewriter_pull(&input, &text, WHOLE_EVENT) == 0)
 		;
-	jw_kstr(&s->w.json, "partial_json", (struct str){buf_cstr(&text), text.len});
+	if (buf_error(&text) || input.err)
+		s->w.err = -ERR_NOMEM;
+	free(s->held);
+	s->held = buf_steal(&text, &n);
+	ropewriter_kstr(&s->w, "partial_json", (struct str){s->held, n});
 	ropewriter_free(&input);
-	buf_free(&text);
 }
 
 static void write_delta(struct api_stream *s, const struct event *e)
 {
 	const struct messages_block *b = &s->blocks[e->block];
-	struct buf signature = BUF_INIT((size_t)64 << 20);
 	struct json_writer *j = &s->w.json;
 
 	jw_ki64(j, "index", e->block);
@@ -431,9 +448,9 @@ static void write_delta(struct api_stream *s, const struct event *e)
 		ropewriter_kstr(&s->w, "thinking", e->text);
 		break;
 	case EVENT_SIGNATURE:
-		messages_signature_write(b->item, &signature);
 		jw_kcstr(j, "type", "signature_delta");
-		jw_kstr(j, "signature", (struct str){buf_cstr(&signature), signature.len});
+		jw_key(j, "signature");
+		messages_signature_write(&s->w, b->item);
 		break;
 	case EVENT_CITATION:
 		jw_kcstr(j, "type", "citations_delta");
@@ -450,7 +467,6 @@ static void write_delta(struct api_stream *s, const struct event *e)
 		break;
 	}
 	jw_end(j);
-	buf_free(&signature);
 }
 
 static void write_start(struct api_stream *s)

@@ -12,19 +12,21 @@ static bool is_sealed(struct str opaque)
 	return str_starts(opaque, SEALED);
 }
 
-int messages_signature_write(const struct item *it, struct buf *out)
+void messages_signature_write(struct ropewriter *w, const struct item *it)
 {
 	bool plain = it->n_parts == 0 ||
 	             (it->n_parts == 1 && it->parts[0].type == PART_REASONING) ||
-	             it->n_parts > PARTS_MAX;
+	             it->n_parts > PARTS_MAX || !is_sealed(it->opaque);
+	char word[32];
 
-	buf_append(out, it->opaque.p, it->opaque.n);
-	if (plain || !is_sealed(it->opaque))
-		return buf_error(out);
-	for (size_t i = 0; i < it->n_parts; i++)
-		buf_printf(out, "%c%c%zu", i ? ',' : '~',
+	ropewriter_str_begin(w);
+	ropewriter_str_part(w, it->opaque);
+	for (size_t i = 0; i < it->n_parts && !plain; i++) {
+		str_format(word, sizeof(word), "%c%c%zu", i ? ',' : '~',
 		        it->parts[i].type == PART_SUMMARY ? 's' : 'r', it->parts[i].text.n);
-	return buf_error(out);
+		ropewriter_str_part(w, str_of(word));
+	}
+	ropewriter_str_end(w);
 }
 
 /* One "s12" of the list; the rest stays in *list. False: it is none. */

@@ -75,16 +75,16 @@ static void write_coded_input(struct ropewriter *w, const struct call *call)
 {
 	const struct tool_call *t = call->parsed;
 	struct json_writer *j = &w->json;
-	struct buf joined = BUF_INIT((size_t)64 << 20);
 
 	jw_object(j);
+	jw_key(j, "command");
+	ropewriter_str_begin(w);
 	for (size_t i = 0; i < t->n_commands; i++) {
 		if (i > 0)
-			buf_putc(&joined, '\n');
-		buf_append(&joined, t->commands[i].p, t->commands[i].n);
+			ropewriter_str_part(w, STR("\n"));
+		ropewriter_str_part(w, t->commands[i]);
 	}
-	jw_kstr(j, "command", (struct str){buf_cstr(&joined), joined.len});
-	buf_free(&joined);
+	ropewriter_str_end(w);
 	if (t->n_commands != 1) {
 		jw_key(j, "commands");
 		jw_array(j);
@@ -99,18 +99,27 @@ static void write_coded_input(struct ropewriter *w, const struct call *call)
 	jw_end(j);
 }
 
+static bool is_coded(const struct messages_state *s, const struct item *call)
+{
+	return messages_shape_of(s->request, call) == SHAPE_CODE_EXECUTION &&
+	       call->call.tool == &tool_shell;
+}
+
+bool messages_input_is_plain(const struct messages_state *s, const struct item *call)
+{
+	return messages_is_object(call->call.arguments) &&
+	       !(is_coded(s, call) && (call->call.parsed || has_command(call->call.arguments)));
+}
+
 void messages_write_input(
         struct ropewriter *w, const struct messages_state *s, const struct item *call)
 {
-	bool coded = messages_shape_of(s->request, call) == SHAPE_CODE_EXECUTION &&
-	             call->call.tool == &tool_shell;
-
-	if (coded && call->call.parsed)
+	if (messages_input_is_plain(s, call))
+		messages_write_raw(w, call->call.arguments);
+	else if (is_coded(s, call) && call->call.parsed)
 		write_coded_input(w, &call->call);
-	else if (coded && has_command(call->call.arguments))
-		write_invalid(w, call->call.arguments);
 	else
-		write_arguments(w, call->call.arguments);
+		write_invalid(w, call->call.arguments);
 }
 
 static void write_id(struct json_writer *j, const char *key, const struct item *call, bool server)
@@ -198,20 +207,12 @@ static bool is_plain(const struct command_output *o)
 /* Of several commands the texts follow one another. */
 static void write_joined(struct ropewriter *w, const char *key, const struct result *r, bool err)
 {
-	struct buf text = BUF_INIT((size_t)64 << 20);
-
-	if (r->n_outputs == 1) {
-		ropewriter_kstr(w, key, err ? r->outputs[0].err : r->outputs[0].out);
-		return;
-	}
-	for (size_t i = 0; i < r->n_outputs; i++) {
-		struct str piece = err ? r->outputs[i].err : r->outputs[i].out;
-
+	jw_key(&w->json, key);
+	ropewriter_str_begin(w);
+	for (size_t i = 0; i < r->n_outputs; i++)
 		if (r->outputs[i].done)
-			buf_append(&text, piece.p, piece.n);
-	}
-	jw_kstr(&w->json, key, (struct str){buf_cstr(&text), text.len});
-	buf_free(&text);
+			ropewriter_str_part(w, err ? r->outputs[i].err : r->outputs[i].out);
+	ropewriter_str_end(w);
 }
 
 static void write_bash_content(
@@ -389,27 +390,22 @@ void messages_write_raw(struct ropewriter *w, struct str raw)
 
 static void write_thinking(struct ropewriter *w, const struct item *it, bool fresh)
 {
-	struct buf signature = BUF_INIT((size_t)64 << 20), text = BUF_INIT((size_t)64 << 20);
+	static const struct item nothing;
 	struct json_writer *j = &w->json;
 
 	jw_object(j);
 	jw_kcstr(j, "type", "thinking");
-	if (!fresh && it->n_parts == 1) {
-		ropewriter_kstr(w, "thinking", it->parts[0].text);
-	} else {
-		for (size_t i = 0; i < it->n_parts && !fresh; i++) {
-			if (i > 0)
-				buf_puts(&text, MESSAGES_THOUGHT_BREAK);
-			buf_append(&text, it->parts[i].text.p, it->parts[i].text.n);
-		}
-		jw_kstr(j, "thinking", (struct str){buf_cstr(&text), text.len});
+	jw_key(j, "thinking");
+	ropewriter_str_begin(w);
+	for (size_t i = 0; i < it->n_parts && !fresh; i++) {
+		if (i > 0)
+			ropewriter_str_part(w, STR(MESSAGES_THOUGHT_BREAK));
+		ropewriter_str_part(w, it->parts[i].text);
 	}
-	if (!fresh)
-		messages_signature_write(it, &signature);
-	jw_kstr(j, "signature", (struct str){buf_cstr(&signature), signature.len});
+	ropewriter_str_end(w);
+	jw_key(j, "signature");
+	messages_signature_write(w, fresh ? &nothing : it);
 	jw_end(j);
-	buf_free(&signature);
-	buf_free(&text);
 }
 
 static void write_text(struct ropewriter *w, const struct messages_block *b, bool fresh)

@@ -94,6 +94,27 @@ void ropewriter_kstr(struct ropewriter *w, const char *key, struct str s)
 	ropewriter_str(w, s);
 }
 
+void ropewriter_str_begin(struct ropewriter *w)
+{
+	jw_raw(&w->json, STR("\""));
+}
+
+void ropewriter_str_part(struct ropewriter *w, struct str s)
+{
+	if (s.n >= BORROW_FROM) {
+		borrow(w, s, true);
+		return;
+	}
+	json_write_str_part(&w->text, s);
+	if (w->text.len > SPILL_FROM)
+		flush(w);
+}
+
+void ropewriter_str_end(struct ropewriter *w)
+{
+	buf_putc(&w->text, '"');
+}
+
 void ropewriter_raw(struct ropewriter *w, struct str raw)
 {
 	if (raw.n < BORROW_FROM) {

@@ -28,6 +28,10 @@ void ropewriter_literal(struct ropewriter *w, struct str bytes);
 /* A string value; borrowed where large, so s must live until it was pulled. {NULL,0} writes "". */
 void ropewriter_str(struct ropewriter *w, struct str s);
 void ropewriter_kstr(struct ropewriter *w, const char *key, struct str s);
+/* A string value in pieces, each valid UTF-8 for itself: begin, parts, end. */
+void ropewriter_str_begin(struct ropewriter *w);
+void ropewriter_str_part(struct ropewriter *w, struct str s);
+void ropewriter_str_end(struct ropewriter *w);
 /* A piece of a string whose quotes are the caller's: escaped, borrowed where large. */
 void ropewriter_piece(struct ropewriter *w, struct str s);
 /* A value that is JSON text already; borrowed where large. {NULL,0} writes null. */
