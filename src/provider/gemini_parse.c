@@ -8,8 +8,10 @@
  * of thoughts, and any other part ends it.
  *
  * A part that carries a thoughtSignature must go back unmerged, so it is always an item of its own.
- * An empty text with a signature, as streams end with, is reasoning without text: that is the one
- * kind of item that every dialect can carry a state in.
+ * An empty text with a signature, as streams end with, is reasoning without text: the one kind of
+ * item in which every dialect can carry a state. Clients of other dialects have no place for the
+ * signature of a text either; for them it is taken off the text and follows as such an empty one,
+ * as the provider itself might have sent it.
  *
  * Parts of other kinds (a run of the provider's own code execution, a picture) go on raw: only
  * clients of this dialect can read them.
@@ -27,8 +29,9 @@
 
 #define EVENT_MAX ((size_t)32 << 20)
 #define TREE_MAX  ((size_t)64 << 20)
-#define REPLY_MAX ((size_t)64 << 20) /* all text, thoughts, arguments and raw parts of one reply   \
-	                              */
+#define REPLY_MAX                                                                                  \
+	((size_t)64 << 20) /* all text, thoughts, arguments and raw parts of one reply             \
+	                    */
 #define ARGS_MAX  ((size_t)4 << 20)
 #define CALLS_MAX 256
 #define ITEMS_MAX 10000
@@ -46,6 +49,7 @@ struct provider_parser {
 	struct buf body; /* MODE_JSON */
 	stream_fn emit;  /* during feed and end only */
 	void *ctx;
+	bool texts_signed; /* the client can carry a signature on a text */
 	bool begun, ended;
 	bool open; /* an item is: text or thoughts without signature, to be gone on with */
 	enum item_type open_type;
@@ -152,23 +156,48 @@ static int end_item(struct provider_parser *p, struct stream_event *ev, struct s
 
 /* ---- parts ---- */
 
-static int read_text(struct provider_parser *p, struct str text, bool thought, struct str signature)
+/* Text that may go on in the next part. */
+static int read_run(struct provider_parser *p, enum item_type type, struct str text)
 {
-	enum item_type type = thought || !text.n ? ITEM_REASONING : ITEM_MESSAGE;
 	struct stream_event ev = {.item_type = type};
 	int r = 0;
 
-	if (!text.n && !signature.n)
+	if (!text.n)
 		return 0;
-	if (signature.n || !p->open || p->open_type != type)
+	if (!p->open || p->open_type != type)
 		r = begin_item(p, &ev);
-	if (r == 0)
-		r = delta(p, type, text);
 	if (r < 0 || p->ended)
 		return r;
-	p->open = !signature.n;
+	p->open = true;
 	p->open_type = type;
-	return signature.n ? end_item(p, &ev, signature) : 0;
+	return delta(p, type, text);
+}
+
+static int read_signed(
+        struct provider_parser *p, enum item_type type, struct str text, struct str signature)
+{
+	struct stream_event ev = {.item_type = type};
+	int r = begin_item(p, &ev);
+
+	if (r == 0)
+		r = delta(p, type, text);
+	return r < 0 || p->ended ? r : end_item(p, &ev, signature);
+}
+
+static int read_text(struct provider_parser *p, struct str text, bool thought, struct str signature)
+{
+	enum item_type type = thought ? ITEM_REASONING : ITEM_MESSAGE;
+	int r = 0;
+
+	if (!signature.n)
+		return read_run(p, type, text);
+	if (type == ITEM_MESSAGE && !p->texts_signed) {
+		r = read_run(p, type, text);
+		text.n = 0;
+	}
+	if (r < 0 || p->ended)
+		return r;
+	return read_signed(p, text.n ? type : ITEM_REASONING, text, signature);
 }
 
 static int read_call(struct provider_parser *p, const struct json *call, struct str signature)
@@ -420,6 +449,7 @@ struct provider_parser *gemini_parse_open(const struct provider_call *pc, struct
 {
 	struct provider_parser *p = mem_alloc(sizeof(*p));
 
+	p->texts_signed = !pc || pc->conversation->dialect == DIALECT_GEMINI;
 	p->body = (struct buf)BUF_INIT(REPLY_MAX + EVENT_MAX);
 	p->sse = sse_reader_new(EVENT_MAX, on_event, NULL, p);
 	return p;

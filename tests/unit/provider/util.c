@@ -84,9 +84,10 @@ void dump_free(struct dump *d)
 
 static void put_id(struct buf *b, struct str id)
 {
-	bool minted =
-	        id.n == 29 && str_starts(id, "call_") &&
-	        str_in_set((struct str){id.p + 5, 24}, "0123456789abcdefghijklmnopqrstuvwxyz");
+	bool minted = ((id.n == 29 && str_starts(id, "call_")) ||
+	                      (id.n == 25 && str_starts(id, "noid_"))) &&
+	              str_in_set((struct str){id.p + 5, id.n - 5},
+	                      "0123456789abcdefghijklmnopqrstuvwxyz");
 
 	if (minted)
 		buf_puts(b, "<minted>");
