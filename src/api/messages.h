@@ -13,8 +13,8 @@
 
 /* What the answer needs of the request beside the conversation. */
 struct api_echo {
-	uint64_t body_bytes; /* for an estimate of the input tokens before there is a count */
-	uint32_t keep_days;  /* a container's files */
+	uint64_t estimate;  /* of the input tokens, before there is a count */
+	uint32_t keep_days; /* a container's files */
 };
 
 struct messages_parser {

@@ -11,6 +11,7 @@
  */
 #include "api/messages.h"
 
+#include "api/token_estimate.h"
 #include "base/mem.h"
 #include "tool/tool.h"
 
@@ -380,7 +381,6 @@ static int parse_tree(struct messages_parser *p, const struct api_request *in,
 	r->echo = arena_alloc(p->conversation->arena, sizeof(*r->echo));
 	if (!r->echo)
 		return param_fail_memory(&p->in);
-	r->echo->body_bytes = p->in.body.n;
 	r->echo->keep_days = p->config->container.keep_days;
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) && !rc; i++)
 		rc = steps[i](p);
@@ -392,6 +392,7 @@ static int parse_tree(struct messages_parser *p, const struct api_request *in,
 	r->options = options_of(p, r->stream);
 	r->shell = p->shell ? p->shell : p->bash;
 	rc = choose_container(p, in, request_seed, r);
+	r->echo->estimate = token_estimate(p->conversation);
 	return rc ? rc : keep_extra(p);
 }
 

@@ -509,12 +509,6 @@ static void write_cost(struct ropewriter *w, const struct messages_state *s)
 	jw_end(j);
 }
 
-/* About what a model's tokenizer makes of JSON, where no count is there yet. */
-static uint64_t estimate(const struct messages_state *s)
-{
-	return s->request->echo->body_bytes / 4 + 1;
-}
-
 void messages_write_usage(struct ropewriter *w, const struct messages_state *s, bool first)
 {
 	static const struct usage none;
@@ -524,7 +518,7 @@ void messages_write_usage(struct ropewriter *w, const struct messages_state *s, 
 	struct json_writer *j = &w->json;
 
 	if (first && !u->given)
-		input = estimate(s);
+		input = s->request->echo->estimate;
 	jw_object(j);
 	jw_ki64(j, "input_tokens", (int64_t)input);
 	jw_ki64(j, "cache_creation_input_tokens", (int64_t)u->cache_write);

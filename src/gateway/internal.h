@@ -131,6 +131,8 @@ void upstream_free_links(struct gateway *g); /* the end: after the turns */
 
 /* ---- other handlers ---- */
 
+/* How many tokens a request of this api would be. token_count.c */
+void token_count_handle(struct request *r, const struct api *api);
 void models_list(struct request *r);
 void models_get(struct request *r);
 void responses_state_http_get(struct request *r);

@@ -39,6 +39,11 @@ static void messages_create(struct request *r)
 	turns_handle(r, &api_messages);
 }
 
+static void messages_count(struct request *r)
+{
+	token_count_handle(r, &api_messages);
+}
+
 static void gemini_generate(struct request *r)
 {
 	turns_handle(r, &api_gemini);
@@ -75,6 +80,7 @@ static const struct route_entry routes[] = {
         {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL},
         {"GET", "/responses/{}/input_items", responses_state_http_items, NO_BODY, NULL},
         {"POST", "/messages", messages_create, 0, NULL},
+        {"POST", "/messages/count_tokens", messages_count, 0, NULL},
         {"POST", "/chat/completions", chat_create, 0, NULL},
         {"GET", "/models", models_list, NO_BODY, NULL},
         {"GET", "/models/{*}", models_get, NO_BODY, NULL},

@@ -1,0 +1,325 @@
+/*
+ * POST /messages/count_tokens: how many tokens a request would be.
+ *
+ * A provider that speaks Anthropic's dialect is asked itself, by its own count_tokens: the request
+ * that it would get, without the members that are not of a prompt. For any other, and for servers
+ * of that dialect that have no such path, the answer is an estimate and says so ("estimated":
+ * true).
+ *
+ * The client may go at any time. While the pool works the job stays, else its end is the end of
+ * all.
+ */
+#include "gateway/internal.h"
+
+#include "api/token_estimate.h"
+
+#include <stdlib.h>
+
+enum {
+	POOL_FROM = 64 * 1024, /* larger bodies are read on the pool */
+	ANSWER_MAX = 64 * 1024,
+	TREE_MAX = 256 * 1024 * 1024,
+	BODY_MAX = 256 * 1024 * 1024,
+};
+
+struct token_count {
+	struct gateway *g;
+	const struct config_key *key;
+	struct http_exchange *x; /* NULL: the client has gone */
+	struct owner owner;
+	enum dialect asks;
+	bool under_v1;
+	bool on_pool;
+	const struct api *api;
+	struct api_request in;
+	char *session, *beta;
+	struct turn_request request;
+	struct route route;
+	struct provider_request upstream; /* body NULL: nobody is asked */
+	struct error *failed;
+	struct http_fetch *fetch;
+	int status;
+	struct buf answer;
+	char retry_after[64];
+};
+
+static void count_free(struct token_count *c)
+{
+	if (c->x != NULL)
+		http_exchange_set_data(c->x, NULL);
+	if (c->fetch != NULL)
+		http_fetch_cancel(c->fetch);
+	turn_request_free(&c->request);
+	route_free(&c->route);
+	provider_request_free(&c->upstream);
+	buf_free(&c->answer);
+	free(c->in.body);
+	free(c->session);
+	free(c->beta);
+	free(c->failed);
+	free(c);
+}
+
+/* ---- answers ---- */
+
+static void answer_error(struct token_count *c, const struct error *e)
+{
+	respond_error_to(c->x, c->asks, c->under_v1, NULL, e);
+	count_free(c);
+}
+
+static void answer_number(struct token_count *c, uint64_t n, bool estimated)
+{
+	struct buf body = BUF_INIT(256);
+	struct json_writer w;
+
+	jw_init(&w, &body);
+	jw_object(&w);
+	jw_ki64(&w, "input_tokens", (int64_t)n);
+	if (estimated)
+		jw_kbool(&w, "estimated", true);
+	jw_end(&w);
+	respond_json(c->x, 200, &body);
+	buf_free(&body);
+	count_free(c);
+}
+
+static void answer_estimate(struct token_count *c)
+{
+	/* brig/script is no model. */
+	if (c->route.targets[0].provider->local != NULL)
+		answer_number(c, 0, false);
+	else
+		answer_number(c, token_estimate(c->request.conversation), true);
+}
+
+/* ---- the provider's own count ---- */
+
+static void on_head(void *ctx, struct http_fetch *f, int status)
+{
+	struct token_count *c = ctx;
+
+	c->status = status;
+	str_copy(c->retry_after, sizeof(c->retry_after), http_fetch_header(f, "retry-after"));
+}
+
+static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
+{
+	struct token_count *c = ctx;
+
+	buf_append(&c->answer, data, n);
+}
+
+/* False: it is no count. */
+static bool read_count(struct str answer, int64_t *ret)
+{
+	_cleanup_json_ struct json_doc *doc = NULL;
+
+	return json_parse(answer, ANSWER_MAX * 64, &doc, NULL) == 0 &&
+	       json_i64(json_get(json_root(doc), "input_tokens"), ret) && *ret >= 0;
+}
+
+static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
+{
+	struct token_count *c = ctx;
+	const struct provider_target *target = &c->route.targets[0];
+	struct str answer = {buf_cstr(&c->answer), c->answer.len};
+	struct error e;
+	int64_t n;
+
+	c->fetch = NULL;
+	if (err != NULL) {
+		log_text(LOG_WARN, "fetch_failed", "%s: %s", target->config->name, err->text);
+		error_set(&e, err->code, "The provider %s did not count.", target->config->name);
+		answer_error(c, &e);
+	} else if (c->status == 200 && read_count(answer, &n)) {
+		answer_number(c, (uint64_t)n, false);
+	} else if (c->status == 200 || c->status == 404 || c->status == 405) {
+		answer_estimate(c); /* another server of that dialect */
+	} else {
+		target->provider->error(c->status, answer, str_of(c->retry_after), &e);
+		answer_error(c, &e);
+	}
+}
+
+static void ask(struct token_count *c)
+{
+	const struct provider_target *target = &c->route.targets[0];
+	const struct config_limits *l = &c->g->config->limits;
+	const struct http_fetch_handler h = {c, on_head, on_data, on_end};
+	struct buf url = BUF_INIT(16384);
+	struct error e;
+
+	buf_printf(&url, "%s%s/count_tokens", target->config->base_url, c->upstream.path);
+	const struct http_fetch_options o = {
+	        .method = "POST",
+	        .url = buf_cstr(&url),
+	        .headers = (const char *const *)c->upstream.headers,
+	        .body = steal(c->upstream.body),
+	        .body_len = c->upstream.body_len,
+	        .resolve_timeout_ms = (unsigned)l->upstream_connect_ms,
+	        .connect_timeout_ms = (unsigned)l->upstream_connect_ms,
+	        .first_byte_timeout_ms = (unsigned)l->upstream_first_byte_ms,
+	        .idle_timeout_ms = (unsigned)l->upstream_idle_ms,
+	};
+
+	buf_init(&c->answer, ANSWER_MAX);
+	c->fetch = http_fetch_start(c->g->client, &o, &h, &e);
+	buf_free(&url);
+	if (c->fetch == NULL)
+		answer_error(c, &e);
+}
+
+/* ---- the request ---- */
+
+static bool open_sealed(
+        void *ctx, const struct provider_target *target, struct str sealed, struct buf *out)
+{
+	const struct token_count *c = ctx;
+
+	return seal_open(c->g, str_of(target->config->name), str_of(target->model),
+	        str_of(c->key->account), sealed, out);
+}
+
+static bool is_prompt(struct str key)
+{
+	static const char *const members[] = {"model", "messages", "system", "tools", "tool_choice",
+	        "thinking", "output_config", "output_format", "cache_control", "context_management",
+	        "mcp_servers", "speed"};
+
+	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++)
+		if (str_is(key, members[i]))
+			return true;
+	return false;
+}
+
+/* Of the body of a request for an answer, what count_tokens takes. */
+static int keep_prompt(struct provider_request *r, struct error *err)
+{
+	_cleanup_json_ struct json_doc *doc = NULL;
+	struct buf kept = BUF_INIT(BODY_MAX);
+	struct json_writer w;
+	int rc = json_parse((struct str){r->body, r->body_len}, TREE_MAX, &doc, err);
+
+	if (rc)
+		return rc;
+	jw_init(&w, &kept);
+	jw_object(&w);
+	for (const struct json *v = json_first(json_root(doc)); v; v = json_next(v)) {
+		if (!is_prompt(json_key(v)))
+			continue;
+		jw_key_str(&w, json_key(v));
+		jw_raw(&w, json_raw(v));
+	}
+	jw_end(&w);
+	rc = jw_done(&w);
+	if (rc) {
+		buf_free(&kept);
+		return error_set(err, ERR_NOMEM, "The request is too large to be counted.");
+	}
+	free(r->body);
+	r->body = buf_steal(&kept, &r->body_len);
+	return 0;
+}
+
+static int prepare(struct token_count *c, struct error *err)
+{
+	const struct upstream_call call = {.choice = {.mode = CHOICE_AUTO}};
+	const struct conversation *said;
+	struct provider_call pc;
+	int rc = c->api->parse(&c->in, STR("count"), &c->request, err);
+
+	c->in.body = NULL; /* the api has it in every case */
+	if (rc)
+		return rc;
+	said = c->request.conversation;
+	rc = route_resolve(c->g->config, c->api->speaks, said->model, said->models, said->n_models,
+	        &c->route, err);
+	if (rc || c->route.targets[0].provider->dialect != DIALECT_ANTHROPIC)
+		return rc;
+	pc = (struct provider_call){.target = &c->route.targets[0],
+	        .conversation = said,
+	        .call = &call,
+	        .open = open_sealed,
+	        .open_ctx = c};
+	rc = pc.target->provider->build(&pc, &c->upstream, err);
+	return rc ? rc : keep_prompt(&c->upstream, err);
+}
+
+static void prepare_work(void *arg)
+{
+	struct token_count *c = arg;
+	struct error e;
+
+	if (prepare(c, &e) < 0)
+		c->failed = error_copy(&e);
+}
+
+static void prepare_done(void *arg)
+{
+	struct token_count *c = arg;
+	struct error e;
+
+	c->on_pool = false;
+	if (c->x == NULL) {
+		count_free(c);
+	} else if (c->failed != NULL) {
+		e = *c->failed;
+		answer_error(c, &e);
+	} else if (c->upstream.body != NULL) {
+		ask(c);
+	} else {
+		answer_estimate(c);
+	}
+}
+
+static void on_gone(void *self, enum http_gone why)
+{
+	struct token_count *c = self;
+
+	c->x = NULL;
+	if (!c->on_pool)
+		count_free(c);
+}
+
+static char *keep_header(const struct http_exchange *x, const char *name, struct str *ret)
+{
+	*ret = http_request_header(x, name);
+	if (ret->p == NULL)
+		return NULL;
+	char *copy = mem_strndup(ret->p, ret->n);
+
+	ret->p = copy;
+	return copy;
+}
+
+void token_count_handle(struct request *r, const struct api *api)
+{
+	struct token_count *c = mem_alloc(sizeof(*c));
+	struct error e;
+
+	*c = (struct token_count){.g = r->g,
+	        .key = r->key,
+	        .x = r->x,
+	        .asks = respond_asks(r->x),
+	        .under_v1 = r->under_v1,
+	        .api = api};
+	c->owner = (struct owner){NULL, on_gone, c};
+	c->in = (struct api_request){.under_v1 = r->under_v1, .config = r->g->config};
+	c->session = keep_header(r->x, "x-session-id", &c->in.session_header);
+	c->beta = keep_header(r->x, "anthropic-beta", &c->in.anthropic_beta);
+	c->in.body = http_request_take_body(r->x, &c->in.body_len);
+	http_exchange_set_data(r->x, &c->owner);
+	if (c->in.body_len <= POOL_FROM) {
+		prepare_work(c);
+		prepare_done(c);
+		return;
+	}
+	c->on_pool = true;
+	if (pool_run(r->g->pool, prepare_work, prepare_done, c))
+		return;
+	c->on_pool = false;
+	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+	e.retry_after_ms = 1000;
+	answer_error(c, &e);
+}
