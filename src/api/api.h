@@ -71,6 +71,7 @@ struct api_identity {
 	struct usage earlier;
 	struct money earlier_input, earlier_output;
 	int64_t ended_s; /* when it ended; 0: when OUT_END is emitted */
+	bool native_shell; /* the provider runs the request's shell itself */
 };
 
 /* What tokens cost at who's prices, beyond who->earlier and with what that cost. */

@@ -53,6 +53,9 @@ struct responses_parser {
 	const struct json *root;
 	struct api_echo *echo;
 	const struct tool_entry *shell; /* the server shell of this request, or NULL */
+	const struct tool_entry *local; /* OpenAI's shell or local_shell that the client runs, or NULL */
+	struct error *only_here;        /* why only a provider of this dialect can serve it, or NULL */
+	bool ours;                      /* the input holds what brig gave out and no provider knows */
 	size_t n_history; /* elements of `input` that the client did not send */
 	int store, background;
 	struct str replayed_container;  /* the most recent one in the input */
@@ -74,6 +77,10 @@ int responses_items_parse(struct responses_parser *p);
 
 enum { RESPONSES_CALL_ID_MAX = 64 };
 
+/* Only a provider of this dialect can serve the request; the first reason counts. */
+int responses_only_here(struct responses_parser *p, const char *path, const char *key,
+        const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
 /* An item from input[index], or NULL with the error set. */
 struct item *responses_items_add(struct responses_parser *p, enum item_type type, size_t index);
 /* `id` and `status`. */
@@ -91,6 +98,11 @@ int responses_history_call(
         struct responses_parser *p, const struct json *v, const char *path, size_t index);
 int responses_history_output(
         struct responses_parser *p, const struct json *v, const char *path, size_t index);
+/* local_shell_call and local_shell_call_output. */
+int responses_history_local_call(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index);
+int responses_history_local_output(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index);
 /* Makes a result say why there is none; status: of the item that has none. */
 void responses_history_no_result(struct item *result, struct str status);
 
@@ -104,6 +116,8 @@ enum responses_slot_kind {
 	SLOT_SHELL,        /* openrouter:shell: call and result */
 	SLOT_SHELL_CALL,   /* brig:shell */
 	SLOT_SHELL_OUTPUT, /* brig:shell */
+	SLOT_LOCAL_CALL,   /* OpenAI's shell and local_shell, for the client to run */
+	SLOT_OTHER,        /* as the provider wrote it */
 };
 enum responses_slot_state { SLOT_BEGUN, SLOT_ENDED };
 
@@ -112,7 +126,8 @@ struct responses_slot {
 	enum responses_slot_state state;
 	const struct item *item;   /* message, reasoning or call */
 	const struct item *result; /* of a server tool's call, once it has ended */
-	char id[48];
+	const struct tool_call *local; /* SLOT_LOCAL_CALL of a shell: what is to be run; NULL: no call */
+	char id[80];
 	/* While it streams: */
 	uint32_t n_of[2];  /* of them: contents, summaries; each family counts its own */
 	uint32_t n_begun;  /* parts that were announced */
@@ -139,10 +154,26 @@ void responses_write_tail(struct ropewriter *w, const struct responses_state *s)
 /* One item. fresh: as it is announced, before any of its content. */
 void responses_write_item(struct ropewriter *w, const struct responses_state *s,
         const struct responses_slot *slot, bool fresh);
+/* responses_raw.c: what of an item is written as the provider wrote it. */
+/* An item of the dialect's own. */
+void responses_raw_item(struct ropewriter *w, const struct responses_slot *slot);
+/* `content` of a message; false: it has none of its own. */
+bool responses_raw_content(struct ropewriter *w, const struct item *it);
+/* The members of a message or call that the others do not tell (phase, namespace, …). */
+void responses_raw_extras(struct ropewriter *w, const struct item *it);
+/* The id in an item's own text, or {NULL,0}; copied into out. */
+void responses_raw_id(const struct item *it, char *out, size_t size);
+/* The item of a call that the client is to run in a shell of its own. */
+void responses_raw_local_call(struct ropewriter *w, const struct responses_slot *slot,
+        const struct tool_entry *entry, bool fresh);
+/* The entry of `tools` that a call of the client's belongs to, where it is such a shell; else NULL. */
+const struct tool_entry *responses_local_entry(const struct conversation *c, const struct item *call);
 /* The `code` of an error inside a response object or a stream: always a string. */
 const char *responses_error_code(const struct error *e);
 /* One entry of a shell's `output`. */
 void responses_write_output(struct ropewriter *w, const struct command_output *o);
+/* `action` of a shell's call; NULL: nothing yet. */
+void responses_write_action(struct ropewriter *w, const struct tool_call *call);
 /* A content or summary part with this text. */
 void responses_write_part(struct ropewriter *w, enum part_type type, struct str text);
 

@@ -183,6 +183,18 @@ static int parse_action(struct responses_parser *p, const struct json *action, c
 	return rc || !ok ? param_fail_memory(&p->in) : 0;
 }
 
+/* A provider's own shell gets its items back as they were: they name none of our replies. */
+static void keep_native(
+        struct responses_parser *p, struct item *it, const struct json *v, struct str call_id)
+{
+	if (conversation_id_reply(call_id) != REPLY_NONE) {
+		p->ours = true;
+		return;
+	}
+	it->raw = json_raw(v);
+	it->raw_dialect = DIALECT_OPENAI_RESPONSES;
+}
+
 /* A shell's call from an item of either form. */
 static int parse_shell_words(struct responses_parser *p, const struct json *v, const char *path,
         const struct tool *tool, struct item *it)
@@ -252,6 +264,7 @@ int responses_history_shell(
 
 	if (!call)
 		return -ERR_NOMEM;
+	p->ours = true;
 	rc = parse_shell_words(p, v, path, &tool_shell, call);
 	if (!rc && json_absent(json_get(v, "call_id")) && call->id.n > 0 &&
 	        call->id.n <= RESPONSES_CALL_ID_MAX)
@@ -288,9 +301,11 @@ int responses_history_call(
 	param_join(inner, path, "environment");
 	if (!rc)
 		rc = note_container(p, environment, inner, &ignored);
-	if (!rc)
-		responses_items_set_call_id(p, it, id);
-	return rc;
+	if (rc)
+		return rc;
+	responses_items_set_call_id(p, it, id);
+	keep_native(p, it, v, id);
+	return 0;
 }
 
 int responses_history_output(
@@ -310,5 +325,87 @@ int responses_history_output(
 	if (rc)
 		return rc;
 	it->result.max_output_length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
+	keep_native(p, it, v, it->result.public_id);
 	return parse_shell_result(p, v, path, &tool_shell, it);
+}
+
+/* ---- local_shell: one program on the client's computer ---- */
+
+/* The arguments that its `action` stands for. */
+static int local_arguments(struct responses_parser *p, const struct json *action, struct str *ret)
+{
+	static const char *const members[] = {"command", "timeout_ms", "working_directory"};
+	struct buf text = BUF_INIT(p->in.body.n * 8 + 4096);
+	struct json_writer w;
+	bool ok = true;
+
+	jw_init(&w, &text);
+	jw_object(&w);
+	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
+		const struct json *m = json_get(action, members[i]);
+
+		if (!json_absent(m))
+			jw_kraw(&w, members[i], json_raw(m));
+	}
+	jw_end(&w);
+	*ret = conversation_copy(p->conversation, (struct str){text.data, text.len}, &ok);
+	buf_free(&text);
+	return ok ? 0 : param_fail_memory(&p->in);
+}
+
+int responses_history_local_call(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct item *it = responses_items_add(p, ITEM_CALL, index);
+	const struct json *action, *command;
+	char inner[PARAM_PATH];
+	struct str id;
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	it->call.name = STR("local_shell");
+	rc = responses_items_head(p, v, path, it);
+	if (!rc)
+		rc = responses_items_call_id(p, v, path, &id);
+	if (!rc)
+		rc = param_need_container(&p->in, v, path, "action", JSON_OBJECT, &action);
+	param_join(inner, path, "action");
+	if (!rc)
+		rc = param_need_container(&p->in, action, inner, "command", JSON_ARRAY, &command);
+	if (!rc)
+		rc = local_arguments(p, action, &it->call.arguments);
+	if (rc)
+		return rc;
+	responses_items_set_call_id(p, it, id);
+	keep_native(p, it, v, id);
+	return 0;
+}
+
+/* Its `output` is one text. The call is named by call_id, or, as OpenAI's schema has it, by id. */
+int responses_history_local_output(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index)
+{
+	struct item *it = responses_items_add(p, ITEM_RESULT, index);
+	struct str output;
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	rc = responses_items_head(p, v, path, it);
+	if (!rc && json_absent(json_get(v, "call_id")) && it->id.n > 0)
+		it->result.public_id = it->id;
+	else if (!rc)
+		rc = responses_items_call_id(p, v, path, &it->result.public_id);
+	if (!rc)
+		rc = param_need_str(&p->in, v, path, "output", &output);
+	if (rc)
+		return rc;
+	it->result.parts = conversation_parts(p->conversation, 1);
+	if (!it->result.parts)
+		return param_fail_memory(&p->in);
+	it->result.parts[0] = (struct part){.type = PART_TEXT, .text = output};
+	it->result.n_parts = 1;
+	keep_native(p, it, v, it->result.public_id);
+	return 0;
 }

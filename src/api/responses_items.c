@@ -43,6 +43,34 @@ struct item *responses_items_add(struct responses_parser *p, enum item_type type
 	return it;
 }
 
+/* An item of which more must go back to its provider than is read of it. */
+static void keep_raw(struct item *it, const struct json *v)
+{
+	it->raw = json_raw(v);
+	it->raw_dialect = DIALECT_OPENAI_RESPONSES;
+}
+
+static bool says_something(const struct json *v)
+{
+	bool container = json_is(v, JSON_ARRAY) || json_is(v, JSON_OBJECT);
+
+	return !json_absent(v) && (!container || json_count(v) > 0);
+}
+
+/* Has it members beside these that say something? */
+static bool has_more(const struct json *v, const char *const *known)
+{
+	for (const struct json *m = json_first(v); m; m = json_next(m)) {
+		size_t i = 0;
+
+		while (known[i] && !str_is(json_key(m), known[i]))
+			i++;
+		if (!known[i] && says_something(m))
+			return true;
+	}
+	return false;
+}
+
 /* ---- messages ---- */
 
 struct part_rule {
@@ -205,6 +233,20 @@ int responses_items_head(
 	return rc ? rc : param_str(&p->in, v, path, "status", 0, &it->status);
 }
 
+/* What was cited, phases of an answer: of the assistant's messages all is kept. */
+static void keep_message(struct item *it, const struct json *v)
+{
+	static const char *const of_message[] = {"type", "id", "status", "role", "content", NULL};
+	static const char *const of_part[] = {"type", "text", "refusal", NULL};
+	bool more = has_more(v, of_message);
+
+	for (const struct json *c = json_first(json_get(v, "content")); c && !more;
+	        c = json_next(c))
+		more = has_more(c, of_part);
+	if (more && it->role == ROLE_ASSISTANT)
+		keep_raw(it, v);
+}
+
 static int parse_message(
         struct responses_parser *p, const struct json *v, const char *path, size_t index)
 {
@@ -235,6 +277,7 @@ static int parse_message(
 	param_join(inner, path, "content");
 	if (json_absent(content))
 		return param_fail_missing(&p->in, path, "content");
+	keep_message(it, v);
 	return parse_content(
 	        p, content, inner, it->role == ROLE_ASSISTANT, &it->parts, &it->n_parts);
 }
@@ -324,6 +367,8 @@ void responses_items_set_call_id(struct responses_parser *p, struct item *call, 
 static int parse_function_call(
         struct responses_parser *p, const struct json *v, const char *path, size_t index)
 {
+	static const char *const known[] = {
+	        "type", "id", "status", "call_id", "name", "arguments", NULL};
 	struct item *it = responses_items_add(p, ITEM_CALL, index);
 	struct str id;
 	int rc;
@@ -343,6 +388,8 @@ static int parse_function_call(
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
 		        "Invalid '%s.name': it is empty.", path);
 	responses_items_set_call_id(p, it, id);
+	if (has_more(v, known))
+		keep_raw(it, v);
 	for (size_t i = 0; i < p->conversation->n_tools; i++) {
 		const struct tool_entry *t = &p->conversation->tools[i];
 
@@ -373,6 +420,43 @@ static int parse_function_output(
 	return parse_content(p, output, inner, false, &it->result.parts, &it->result.n_parts);
 }
 
+/* ---- what only OpenAI's own API knows ---- */
+
+static bool is_native_item(struct str type)
+{
+	static const char *const types[] = {"additional_tools", "apply_patch_call",
+	        "apply_patch_call_output", "code_interpreter_call", "compaction",
+	        "compaction_trigger", "computer_call", "computer_call_output",
+	        "configuration_update", "custom_tool_call", "custom_tool_call_output",
+	        "file_search_call", "image_generation_call", "mcp_approval_request",
+	        "mcp_approval_response", "mcp_call", "mcp_list_tools", "program", "program_output",
+	        "tool_search_call", "tool_search_output", "web_search_call", NULL};
+
+	for (size_t i = 0; types[i]; i++)
+		if (str_is(type, types[i]))
+			return true;
+	return false;
+}
+
+static int parse_native_item(struct responses_parser *p, const struct json *v, const char *path,
+        size_t index, struct str type)
+{
+	struct item *it = responses_items_add(p, ITEM_OTHER, index);
+	int rc;
+
+	if (!it)
+		return -ERR_NOMEM;
+	keep_raw(it, v);
+	rc = responses_items_head(p, v, path, it);
+	if (rc)
+		return rc;
+	return responses_only_here(p, path, "type",
+	        "Items of type '%s' are OpenAI's own, and the provider of this model does not "
+	        "speak "
+	        "OpenAI's Responses API.",
+	        param_show(type).text);
+}
+
 /* ---- all of it ---- */
 
 static int refuse_reference(
@@ -396,6 +480,8 @@ static const struct {
         {"openrouter:shell", responses_history_shell},
         {"shell_call", responses_history_call},
         {"shell_call_output", responses_history_output},
+        {"local_shell_call", responses_history_local_call},
+        {"local_shell_call_output", responses_history_local_output},
         {"item_reference", refuse_reference},
 };
 
@@ -417,6 +503,8 @@ static int parse_item(
 	for (size_t i = 0; i < sizeof(item_rules) / sizeof(*item_rules); i++)
 		if (str_is(type, item_rules[i].type))
 			return item_rules[i].parse(p, v, path, index);
+	if (is_native_item(type))
+		return parse_native_item(p, v, path, index, type);
 	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
 	        "Items of type '%s' are not offered. This version takes 'message', 'reasoning', "
 	        "'function_call', 'function_call_output', 'openrouter:shell', 'shell_call' and "

@@ -6,6 +6,7 @@
  * handed to the upstream as it came (schemas, metadata, formats) point into it. Order matters once:
  * tools come before the input, since the ids in the input read differently when brig runs a tool.
  */
+#include "api/relay.h"
 #include "api/responses.h"
 
 #include "base/utf8.h"
@@ -39,6 +40,30 @@ static const char *const known_names[] = {"access_programs", "background", "back
         "stop_server_tools_when", "store", "stream", "stream_options", "temperature", "text",
         "tool_choice", "tools", "top_k", "top_logprobs", "top_p", "trace", "transforms",
         "truncation", "usage", "user"};
+
+/* Of those, what the conversation has no field for, and a provider of this dialect may know. */
+static const char *const extra_names[] = {"access_programs", "cache_control", "context_management",
+        "debug", "image", "image_config", "include", "modalities", "moderation", "plugins",
+        "prompt_cache_options", "prompt_cache_retention", "provider", "reasoning", "route",
+        "transforms", "truncation", "usage"};
+
+static int keep_extra(struct responses_parser *p)
+{
+	const size_t n = sizeof(extra_names) / sizeof(*extra_names);
+	struct conversation *c = p->conversation;
+
+	c->extra = arena_alloc(c->arena, n * sizeof(*c->extra));
+	if (!c->extra)
+		return param_fail_memory(&p->in);
+	for (size_t i = 0; i < n; i++) {
+		const struct json *v = json_get(p->root, extra_names[i]);
+
+		if (!json_absent(v))
+			c->extra[c->n_extra++] =
+			        (struct extra_member){str_of(extra_names[i]), json_raw(v)};
+	}
+	return 0;
+}
 
 static int check_names(struct responses_parser *p)
 {
@@ -78,9 +103,8 @@ static int check_state(struct responses_parser *p)
 	        {"conversation",
 	                "This server does not keep conversations: use previous_response_id, or "
 	                "send the earlier items in 'input'."},
-	        {"prompt",
-	                "Prompt templates are not offered: send 'instructions' and 'input' "
-	                "instead."},
+	        {"prompt", "Prompt templates are not offered: send 'instructions' and 'input' "
+	                   "instead."},
 	};
 	int rc;
 
@@ -436,6 +460,24 @@ static int parse_stream(struct responses_parser *p, bool *ret_stream)
 	return 0;
 }
 
+static int refuse_only_native(struct responses_parser *p, const struct error *why)
+{
+	if (p->in.err)
+		*p->in.err = *why;
+	return -(int)why->code;
+}
+
+/*
+ * May the body go as it is to a provider of this dialect? Only with `store` false in it, since what
+ * the provider keeps is not for a client to get back from here; and not with what brig added to it
+ * or gave out itself.
+ */
+static bool may_relay(const struct responses_parser *p, const struct api_request *in)
+{
+	return p->store == 0 && !in->has_history && in->n_history == 0 && !p->ours &&
+	       !relay_holds_sealed(p->in.body);
+}
+
 static int choose_container(struct responses_parser *p, const struct api_request *in,
         struct str request_seed, struct turn_request *r)
 {
@@ -444,12 +486,19 @@ static int choose_container(struct responses_parser *p, const struct api_request
 	        .replayed = p->replayed_container,
 	        .request_seed = request_seed,
 	};
+	struct shell_settings *settings = p->shell ? p->shell->settings : NULL;
 	int rc = param_str(&p->in, p->root, "", "session_id", 256, &hints.session[0]);
 	bool ok = true;
 
 	if (rc || !shell)
 		return rc;
 	hints.session[1] = in->session_header;
+	/* What names a container of ours, or puts files into one, wants ours. */
+	settings->may_be_native = shell->openai && !hints.session[0].p && !in->session_header.n &&
+	                          !shell->container_id.n && !shell->n_file_ids &&
+	                          !p->replayed_container.n;
+	if (shell->only_native && !settings->may_be_native)
+		return refuse_only_native(p, shell->only_native);
 	hints.session[2] = p->conversation->settings.prompt_cache_key;
 	if (shell->environment == SHELL_CONTAINER_REFERENCE)
 		hints.reference = shell->container_id;
@@ -481,7 +530,8 @@ static int parse_fields(struct responses_parser *p, bool *ret_stream)
 {
 	static int (*const steps[])(struct responses_parser *) = {check_names, check_state,
 	        parse_models, parse_sampling, parse_seed_and_stop, parse_labels, parse_text,
-	        parse_reasoning, responses_tools_parse, responses_items_parse, echo_fields};
+	        parse_reasoning, responses_tools_parse, responses_items_parse, echo_fields,
+	        keep_extra};
 	int rc = 0;
 
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) && !rc; i++)
@@ -512,6 +562,11 @@ static int parse_tree(struct responses_parser *p, const struct api_request *in,
 		return rc;
 	r->shell = p->shell;
 	r->echo = p->echo;
+	r->only_here = p->only_here ? p->only_here
+	               : p->shell ? ((const struct shell_settings *)p->shell->settings)->only_native
+	                          : NULL;
+	if (may_relay(p, in))
+		r->body = p->in.body;
 	return 0;
 }
 

@@ -56,6 +56,10 @@ static void slot_name(struct api_stream *s, struct responses_slot *slot, const c
 	uint8_t hash[32];
 	struct str parts[2];
 
+	if (slot->kind == SLOT_OTHER)
+		responses_raw_id(it, slot->id, sizeof(slot->id));
+	if (slot->id[0])
+		return;
 	if (it && it->id.n > 0) {
 		str_copy(slot->id, sizeof(slot->id), it->id);
 		return;
@@ -80,6 +84,8 @@ static uint32_t slot_add(struct api_stream *s, enum responses_slot_kind kind,
 	        [SLOT_SHELL] = "st_tmp_",
 	        [SLOT_SHELL_CALL] = "sh_",
 	        [SLOT_SHELL_OUTPUT] = "sho_",
+	        [SLOT_LOCAL_CALL] = "sh_",
+	        [SLOT_OTHER] = "it_",
 	};
 	struct responses_slot *slot;
 
@@ -154,20 +160,31 @@ static int hold(struct api_stream *s, const struct turn_output *o, struct str *r
 	return 0;
 }
 
-static enum responses_slot_kind kind_of(const struct item *it)
+static enum responses_slot_kind kind_of(const struct api_stream *s, const struct item *it)
 {
+	if (it->type == ITEM_OTHER)
+		return SLOT_OTHER;
 	if (it->type == ITEM_REASONING)
 		return SLOT_REASONING;
-	return it->type == ITEM_CALL ? SLOT_FUNCTION_CALL : SLOT_MESSAGE;
+	if (it->type != ITEM_CALL)
+		return SLOT_MESSAGE;
+	return responses_local_entry(s->state.request->conversation, it) ? SLOT_LOCAL_CALL
+	                                                                 : SLOT_FUNCTION_CALL;
+}
+
+/* These are shown when all of them is there. */
+static bool is_shown_whole(enum responses_slot_kind kind)
+{
+	return kind == SLOT_LOCAL_CALL || kind == SLOT_OTHER;
 }
 
 static uint32_t item_begin(struct api_stream *s, const struct item *it)
 {
 	uint32_t slot;
 
-	if (slot_find(s, it, kind_of(it), &slot))
+	if (slot_find(s, it, kind_of(s, it), &slot))
 		return slot;
-	slot = slot_add(s, kind_of(it), it, NULL);
+	slot = slot_add(s, kind_of(s, it), it, NULL);
 	push(s, EVENT_ADDED, slot);
 	return slot;
 }
@@ -214,11 +231,15 @@ static void parts_close(struct api_stream *s, uint32_t index, uint32_t part)
 
 static int item_delta(struct api_stream *s, const struct turn_output *o)
 {
-	uint32_t index = item_begin(s, o->item);
-	struct responses_slot *slot = slot_at(s, index);
+	struct responses_slot *slot;
 	struct str text;
+	uint32_t index;
 	int rc;
 
+	if (is_shown_whole(kind_of(s, o->item)))
+		return 0;
+	index = item_begin(s, o->item);
+	slot = slot_at(s, index);
 	if (o->text.n == 0)
 		return 0;
 	rc = hold(s, o, &text);
@@ -238,6 +259,34 @@ static int item_delta(struct api_stream *s, const struct turn_output *o)
 	return 0;
 }
 
+static void push_commands(struct api_stream *s, uint32_t index, const struct tool_call *call)
+{
+	for (size_t i = 0; call && i < call->n_commands; i++) {
+		struct str command = call->commands[i];
+
+		push_text(s, EVENT_COMMAND_ADDED, index, (uint32_t)i, PART_TEXT, STR(""));
+		if (command.n > 0)
+			push_text(s, EVENT_COMMAND_DELTA, index, (uint32_t)i, PART_TEXT, command);
+		push_text(s, EVENT_COMMAND_DONE, index, (uint32_t)i, PART_TEXT, command);
+	}
+}
+
+/* A call for a shell of the client's own: what the model wrote is read as that shell takes it. */
+static void local_call_read(struct api_stream *s, uint32_t index)
+{
+	struct responses_slot *slot = slot_at(s, index);
+	const struct turn_request *r = s->state.request;
+	const struct tool_entry *entry = responses_local_entry(r->conversation, slot->item);
+	struct tool_call *call;
+
+	if (str_is(entry->type, "shell") &&
+	        tool_shell.parse(r->conversation->arena, slot->item->call.arguments, NULL,
+	                &r->options.tool, &call, NULL) == 0) {
+		slot->local = call;
+		push_commands(s, index, call);
+	}
+}
+
 /* After this the item's content is complete, also where the turn broke off. */
 static void item_end(struct api_stream *s, const struct item *it, enum responses_slot_state state)
 {
@@ -248,7 +297,9 @@ static void item_end(struct api_stream *s, const struct item *it, enum responses
 		return;
 	slot->state = state;
 	slot->is_open = false;
-	while (slot->kind != SLOT_FUNCTION_CALL && slot->n_closed < it->n_parts)
+	if (slot->kind == SLOT_LOCAL_CALL)
+		local_call_read(s, index);
+	while (it->type != ITEM_CALL && slot->n_closed < it->n_parts)
 		part_close(s, index);
 	if (slot->kind == SLOT_FUNCTION_CALL)
 		push_text(s, EVENT_ARGUMENTS_DONE, index, 0, PART_TEXT, it->call.arguments);
@@ -260,17 +311,9 @@ static void item_end(struct api_stream *s, const struct item *it, enum responses
 static void shell_call_begin(struct api_stream *s, const struct item *call)
 {
 	uint32_t index = slot_add(s, SLOT_SHELL_CALL, call, NULL);
-	const struct tool_call *parsed = call->call.parsed;
 
 	push(s, EVENT_ADDED, index);
-	for (size_t i = 0; parsed && i < parsed->n_commands; i++) {
-		struct str command = parsed->commands[i];
-
-		push_text(s, EVENT_COMMAND_ADDED, index, (uint32_t)i, PART_TEXT, STR(""));
-		if (command.n > 0)
-			push_text(s, EVENT_COMMAND_DELTA, index, (uint32_t)i, PART_TEXT, command);
-		push_text(s, EVENT_COMMAND_DONE, index, (uint32_t)i, PART_TEXT, command);
-	}
+	push_commands(s, index, call->call.parsed);
 	/* Complete is what the model said; that it ran is the output's to say. */
 	slot_at(s, index)->state = SLOT_ENDED;
 	slot_at(s, index)->is_open = false;
@@ -438,7 +481,8 @@ static int take(struct api_stream *s, const struct turn_output *o, const struct 
 		turn_begin(s);
 		return 0;
 	case OUT_ITEM_BEGIN:
-		item_begin(s, o->item);
+		if (!is_shown_whole(kind_of(s, o->item)))
+			item_begin(s, o->item);
 		return 0;
 	case OUT_DELTA:
 		return item_delta(s, o);
@@ -548,9 +592,9 @@ void responses_stream_keepalive(struct api_stream *s, struct buf *out)
 
 /*
  * A whole answer that failed is an HTTP error. Not so under /api/v1 once commands have run: the SDK
- * made for it sends a request again after any 5xx, whatever x-should-retry says, and the commands would
- * run twice. There the answer is 200 with the response object, `status: failed` and its error, as
- * OpenRouter answers what fails after its start.
+ * made for it sends a request again after any 5xx, whatever x-should-retry says, and the commands
+ * would run twice. There the answer is 200 with the response object, `status: failed` and its
+ * error, as OpenRouter answers what fails after its start.
  */
 bool responses_stream_enveloped(const struct api_stream *s)
 {

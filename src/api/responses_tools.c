@@ -7,6 +7,9 @@
 
 #include "tool/tool.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 enum { TOOLS_MAX = 1024, TOOL_CALLS_MAX = 30, FUNCTION_NAME_MAX = 64 };
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
@@ -14,7 +17,8 @@ enum { TOOLS_MAX = 1024, TOOL_CALLS_MAX = 30, FUNCTION_NAME_MAX = 64 };
 static const struct tool_entry *entry_named(const struct conversation *c, struct str name)
 {
 	for (size_t i = 0; i < c->n_tools; i++)
-		if (c->tools[i].name.p && str_eq(c->tools[i].name, name))
+		if (c->tools[i].kind != TOOL_NATIVE && c->tools[i].name.p &&
+		        str_eq(c->tools[i].name, name))
 			return &c->tools[i];
 	return NULL;
 }
@@ -78,12 +82,160 @@ static int refuse_type(struct responses_parser *p, const char *path, struct str 
 	        str_starts(type, "bash_"))
 		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
 		        "The tool type '%s' belongs to the Messages API. On the Responses API this "
-		        "version runs 'openrouter:shell' and 'brig:shell'.",
+		        "version runs 'shell', 'openrouter:shell' and 'brig:shell'.",
 		        shown.text);
 	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
-	        "The tool type '%s' is not offered. This version runs 'openrouter:shell' and "
-	        "'brig:shell', and hands calls of 'function' tools to the client.",
+	        "The tool type '%s' is not offered. This version runs 'shell', "
+	        "'openrouter:shell' and 'brig:shell', hands calls of 'function' tools to the "
+	        "client, and passes on the tools of OpenAI's API to providers that speak it.",
 	        shown.text);
+}
+
+int responses_only_here(
+        struct responses_parser *p, const char *path, const char *key, const char *fmt, ...)
+{
+	char where[PARAM_PATH], text[512];
+	va_list ap;
+
+	if (p->only_here)
+		return 0;
+	p->only_here = arena_alloc(p->conversation->arena, sizeof(*p->only_here));
+	if (!p->only_here)
+		return param_fail_memory(&p->in);
+	param_join(where, path, key);
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	error_param(p->only_here, ERR_UNSUPPORTED, where, "%s", text);
+	str_copy(p->only_here->type, sizeof(p->only_here->type), STR("unsupported_value"));
+	return 0;
+}
+
+/* ---- the provider's own tools ---- */
+
+/* What OpenAI's API knows besides functions and shells. */
+static bool is_native(struct str type)
+{
+	static const char *const types[] = {"apply_patch", "code_interpreter", "computer",
+	        "computer_use_preview", "custom", "file_search", "image_generation", "mcp",
+	        "namespace", "programmatic_tool_calling", "tool_search", NULL};
+
+	for (size_t i = 0; types[i]; i++)
+		if (str_is(type, types[i]))
+			return true;
+	return str_is(type, "web_search") || str_starts(type, "web_search_");
+}
+
+/* The name by which tool_choice means it: its own, a server's label, or the type. */
+static int native_name(struct responses_parser *p, const struct json *entry, const char *path,
+        struct tool_entry *t)
+{
+	const char *key = str_is(t->type, "mcp") ? "server_label" : "name";
+	int rc = param_str(&p->in, entry, path, key, 0, &t->name);
+
+	if (!rc && str_is(t->type, "custom") && !t->name.n)
+		rc = param_fail_missing(&p->in, path, "name");
+	if (!t->name.n)
+		t->name = t->type;
+	return rc;
+}
+
+static int parse_native(struct responses_parser *p, const struct json *entry, const char *path,
+        struct tool_entry *t)
+{
+	static const char *const nothing[] = {NULL};
+	int rc;
+
+	t->kind = TOOL_NATIVE;
+	rc = native_name(p, entry, path, t);
+	if (!rc)
+		rc = responses_only_here(p, path, "type",
+		        "The tool type '%s' is OpenAI's own, and the provider of this model does "
+		        "not "
+		        "speak OpenAI's Responses API. This server itself runs 'shell', "
+		        "'openrouter:shell' and 'brig:shell'.",
+		        param_show(t->type).text);
+	return rc ? rc
+	          : responses_echo_object(
+	                    p, entry, nothing, &p->echo->tools[t - p->conversation->tools]);
+}
+
+/* ---- shells ---- */
+
+static bool is_local_shell(const struct json *entry, struct str type)
+{
+	const struct json *environment = json_get(entry, "environment");
+
+	if (str_is(type, "local_shell"))
+		return true;
+	return str_is(type, "shell") &&
+	       (json_absent(environment) ||
+	               str_is(json_str(json_get(environment, "type")), "local"));
+}
+
+static int refuse_second_shell(struct responses_parser *p, const char *path)
+{
+	if (!p->shell && !p->local)
+		return 0;
+	return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "type",
+	        "Two entries of 'tools' offer a shell: one request has one.");
+}
+
+static int check_local_names(struct responses_parser *p, const struct json *entry, const char *path)
+{
+	static const char *const known[] = {"type", "environment", "allowed_callers", NULL};
+
+	for (const struct json *v = json_first(entry); v; v = json_next(v)) {
+		struct param_shown shown = param_show(json_key(v));
+		size_t i = 0;
+
+		while (known[i] && !str_is(json_key(v), known[i]))
+			i++;
+		if (!known[i])
+			return param_fail(&p->in, ERR_INVALID, "unknown_parameter", path,
+			        shown.text, "Unknown parameter: '%s.%s'.", path, shown.text);
+	}
+	return 0;
+}
+
+/* A shell on the client's own machine: to the model it is a function, to the client an item of
+ * OpenAI's. */
+static int parse_local_shell(struct responses_parser *p, const struct json *entry, const char *path,
+        struct tool_entry *t)
+{
+	static const char *const nothing[] = {NULL};
+	static const char shell_description[] = "Runs shell commands on the user's own computer "
+	                                        "and gives back what they print. The "
+	                                        "commands of one call may run at the same time, "
+	                                        "each in a shell of its own, so join "
+	                                        "steps that belong together with &&.";
+	static const char local_description[] =
+	        "Runs one program on the user's own computer and gives back what it prints. There "
+	        "is "
+	        "no shell in between: to use one, run [\"bash\", \"-lc\", \"…\"].";
+	static const char local_schema[] =
+	        "{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"array\",\"items\":"
+	        "{\"type\":\"string\"},\"description\":\"The program and its arguments.\"},"
+	        "\"timeout_ms\":{\"type\":\"integer\"},\"working_directory\":{\"type\":\"string\"}}"
+	        ","
+	        "\"required\":[\"command\"],\"additionalProperties\":false}";
+	bool commands = str_is(t->type, "shell");
+	int rc = refuse_second_shell(p, path);
+
+	if (!rc)
+		rc = check_local_names(p, entry, path);
+	if (rc)
+		return rc;
+	t->kind = TOOL_FUNCTION;
+	t->name = t->type;
+	t->description = commands ? STR(shell_description) : STR(local_description);
+	t->parameters = commands ? str_of(tool_shell.schema) : STR(local_schema);
+	if (entry_named(p->conversation, t->name))
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "type",
+		        "Two tools have the name '%s'.", param_show(t->name).text);
+	p->local = t;
+	return responses_echo_object(
+	        p, entry, nothing, &p->echo->tools[t - p->conversation->tools]);
 }
 
 static int check_sandbox(struct responses_parser *p, const char *path)
@@ -107,9 +259,9 @@ static int parse_server_tool(struct responses_parser *p, const struct json *entr
 
 	if (rc)
 		return rc;
-	if (p->shell)
-		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "type",
-		        "Two entries of 'tools' offer a shell: one request has one.");
+	rc = refuse_second_shell(p, path);
+	if (rc)
+		return rc;
 	rc = tool->settings(p->conversation->arena, t->type, entry, path, &t->settings, p->in.err);
 	if (rc) {
 		if (p->in.err && !p->in.err->type[0])
@@ -142,7 +294,11 @@ static int parse_tool(
 		return rc;
 	if (str_is(t->type, "function"))
 		return parse_function(p, entry, path, t);
-	tool = tool_find(t->type);
+	if (is_local_shell(entry, t->type))
+		return parse_local_shell(p, entry, path, t);
+	if (is_native(t->type))
+		return parse_native(p, entry, path, t);
+	tool = str_is(t->type, "shell") ? &tool_shell : tool_find(t->type);
 	return tool ? parse_server_tool(p, entry, path, tool, t) : refuse_type(p, path, t->type);
 }
 
@@ -201,7 +357,29 @@ static int parse_tools(struct responses_parser *p)
 
 static bool is_shell_choice(struct str type)
 {
-	return str_is(type, "shell") || (!str_is(type, "function") && tool_find(type));
+	return str_is(type, "shell") || str_is(type, "local_shell") ||
+	       (!str_is(type, "function") && tool_find(type));
+}
+
+/* Of the tools of one type, the one that is named; without a name the first. */
+static int parse_native_choice(struct responses_parser *p, const struct json *v, const char *path,
+        struct str type, struct str *ret)
+{
+	const struct conversation *c = p->conversation;
+	struct str name;
+	int rc =
+	        param_str(&p->in, v, path, str_is(type, "mcp") ? "server_label" : "name", 0, &name);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < c->n_tools; i++)
+		if (c->tools[i].kind == TOOL_NATIVE && str_eq(c->tools[i].type, type) &&
+		        (!name.p || str_eq(c->tools[i].name, name))) {
+			*ret = c->tools[i].name;
+			return 0;
+		}
+	return param_fail(&p->in, ERR_INVALID, "invalid_value", path, NULL,
+	        "Tool choice '%s' is not among 'tools'.", param_show(name.p ? name : type).text);
 }
 
 /* One {type, name?}: the model-side name of what it means. */
@@ -213,12 +391,14 @@ static int parse_named(struct responses_parser *p, const struct json *v, const c
 	int rc;
 
 	if (is_shell_choice(type)) {
-		if (!p->shell)
+		if (!p->shell && !p->local)
 			return param_fail(&p->in, ERR_INVALID, "invalid_value", path, NULL,
 			        "Tool choice '%s' is not among 'tools'.", param_show(type).text);
-		*ret = p->shell->name;
+		*ret = p->shell ? p->shell->name : p->local->name;
 		return 0;
 	}
+	if (is_native(type))
+		return parse_native_choice(p, v, path, type, ret);
 	if (!str_is(type, "function"))
 		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
 		        "The tool choice '%s' is not offered: use 'function', 'shell', "

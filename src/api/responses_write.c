@@ -87,7 +87,9 @@ static void write_message(struct ropewriter *w, const struct responses_slot *slo
 {
 	write_begin(w, slot, "message", fresh ? "in_progress" : end_status(slot));
 	jw_kcstr(&w->json, "role", "assistant");
-	write_parts(w, "content", slot->item, false, fresh);
+	if (fresh || !responses_raw_content(w, slot->item))
+		write_parts(w, "content", slot->item, false, fresh);
+	responses_raw_extras(w, slot->item);
 	jw_end(&w->json);
 }
 
@@ -112,6 +114,7 @@ static void write_function_call(struct ropewriter *w, const struct responses_slo
 	jw_kstr(&w->json, "call_id", call->public_id);
 	ropewriter_kstr(w, "name", call->name);
 	ropewriter_kstr(w, "arguments", fresh ? STR("") : call->arguments);
+	responses_raw_extras(w, slot->item);
 	jw_end(&w->json);
 }
 
@@ -210,7 +213,7 @@ static bool has_outputs(const struct result *r)
 	return false;
 }
 
-static void write_action(struct ropewriter *w, const struct tool_call *call)
+void responses_write_action(struct ropewriter *w, const struct tool_call *call)
 {
 	struct json_writer *j = &w->json;
 
@@ -249,7 +252,7 @@ static void write_shell(struct ropewriter *w, const struct responses_state *s,
 
 	write_begin(w, slot, "openrouter:shell", fresh ? "in_progress" : status);
 	if (call->parsed)
-		write_action(w, call->parsed);
+		responses_write_action(w, call->parsed);
 	if (!fresh && result && (!error.p || has_outputs(result)))
 		write_outputs(w, result);
 	if (!fresh && result)
@@ -270,7 +273,7 @@ static void write_shell_call(struct ropewriter *w, const struct responses_state 
 	struct json_writer *j = &w->json;
 
 	write_begin(w, slot, "shell_call", fresh ? "in_progress" : "completed");
-	write_action(w, fresh ? NULL : call->parsed);
+	responses_write_action(w, fresh ? NULL : call->parsed);
 	jw_key(j, "environment");
 	jw_object(j);
 	jw_kcstr(j, "type", "container_reference");
@@ -329,6 +332,13 @@ void responses_write_item(struct ropewriter *w, const struct responses_state *s,
 	case SLOT_SHELL_OUTPUT:
 		write_shell_output(w, s, slot, fresh);
 		break;
+	case SLOT_LOCAL_CALL:
+		responses_raw_local_call(w, slot,
+		        responses_local_entry(s->request->conversation, slot->item), fresh);
+		break;
+	case SLOT_OTHER:
+		responses_raw_item(w, slot);
+		break;
 	}
 }
 
@@ -350,14 +360,37 @@ static void write_object(struct ropewriter *w, const struct echo_object *o)
 	ropewriter_literal(w, o->tail);
 }
 
+/* OpenAI's shell is shown with the container that it has; false: another entry, or not our
+ * container. */
+static bool write_resolved_shell(
+        struct ropewriter *w, const struct responses_state *s, const struct tool_entry *t)
+{
+	const struct shell_settings *shell = t->kind == TOOL_SERVER ? t->settings : NULL;
+	struct json_writer *j = &w->json;
+
+	if (t != s->request->shell || !shell->openai || s->who->native_shell)
+		return false;
+	jw_object(j);
+	jw_kcstr(j, "type", "shell");
+	jw_key(j, "environment");
+	jw_object(j);
+	jw_kcstr(j, "type", "container_reference");
+	jw_kcstr(j, "container_id", s->request->container_id);
+	jw_end(j);
+	jw_end(j);
+	return true;
+}
+
 static void write_tools(struct ropewriter *w, const struct responses_state *s)
 {
 	const struct conversation *c = s->request->conversation;
 
 	jw_key(&w->json, "tools");
 	jw_array(&w->json);
-	for (size_t i = 0; i < c->n_tools; i++)
-		write_object(w, &s->request->echo->tools[i]);
+	for (size_t i = 0; i < c->n_tools; i++) {
+		if (!write_resolved_shell(w, s, &c->tools[i]))
+			write_object(w, &s->request->echo->tools[i]);
+	}
 	jw_end(&w->json);
 }
 

@@ -27,6 +27,9 @@ bool openai_responses_reasons(const struct provider_target *t);
 
 int openai_responses_build(
         const struct provider_call *pc, struct provider_request *ret, struct error *err);
+/* provider.relay: see provider.h. */
+int openai_responses_relay(const struct provider_call *pc, bool streamed,
+        struct provider_request *ret, struct error *err);
 /* The members `input` (and `instructions`, which stands before it). */
 int openai_responses_input_write(
         struct json_writer *w, const struct provider_call *pc, struct error *err);

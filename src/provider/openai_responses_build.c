@@ -82,3 +82,11 @@ int openai_responses_build(
 	ret->body = buf_steal(&body, &ret->body_len);
 	return 0;
 }
+
+int openai_responses_relay(const struct provider_call *pc, bool streamed,
+        struct provider_request *ret, struct error *err)
+{
+	ret->path = mem_strdup("/responses");
+	ret->headers = make_headers(pc->target->config);
+	return 0;
+}

@@ -40,6 +40,7 @@ struct builder {
 	const struct conversation *c;
 	struct openai_responses_place place;
 	bool has_reasoning; /* false: the model knows none, and refuses what another one thought */
+	bool native_shell;  /* the provider runs the shell itself, and knows its own items again */
 	struct json_writer *w;
 	struct ref *refs; /* items of replies, by (reply, at) */
 	size_t n_refs;
@@ -263,55 +264,69 @@ static const char *status_of(const struct item *it)
 	return str_is(it->status, "incomplete") ? "incomplete" : "completed";
 }
 
-/* What a message of ours does not hold: what was cited, phase, and the like. */
-static void write_message_extras(struct builder *b, const struct item *it)
+/* What a content part of the provider's own holds besides its text. */
+static void write_part_extras(struct json_writer *w, const struct json *own)
 {
-	static const char *const known[] = {"type", "id", "status", "role", "content", NULL};
-	struct json_doc *doc _cleanup_json_ = NULL;
+	static const char *const told[] = {"type", "text", "refusal", "logprobs", NULL};
 
-	if (is_own(it) && it->raw.n && json_parse(it->raw, TREE_MAX, &doc, NULL) == 0)
-		openai_responses_copy_members(b->w, json_root(doc), known);
+	if (own)
+		openai_responses_copy_members(w, own, told);
+	if (json_get(own, "annotations"))
+		return;
+	jw_key(w, "annotations");
+	jw_array(w);
+	jw_end(w);
 }
 
-static void write_assistant_part(struct builder *b, const struct part *p, bool own)
+static void write_said(struct json_writer *w, bool refusal, struct str text, const struct json *own)
 {
-	struct json_writer *w = b->w;
-
-	if (own && p->raw.n) {
-		openai_responses_copy(w, p->raw);
-		return;
-	}
 	jw_object(w);
-	if (p->type == PART_REFUSAL) {
-		jw_kcstr(w, "type", "refusal");
-		jw_kstr(w, "refusal", p->text);
-	} else {
-		jw_kcstr(w, "type", "output_text");
-		jw_kstr(w, "text", p->text);
-		jw_key(w, "annotations");
-		jw_array(w);
-		jw_end(w);
-	}
+	jw_kcstr(w, "type", refusal ? "refusal" : "output_text");
+	jw_kstr(w, refusal ? "refusal" : "text", text);
+	if (!refusal)
+		write_part_extras(w, own);
 	jw_end(w);
+}
+
+/* A message of the provider's own is written from its own text, in a turn and in a replay alike. */
+static void write_own_content(struct json_writer *w, const struct json *content)
+{
+	for (const struct json *c = json_first(content); c; c = json_next(c)) {
+		struct str refusal = json_str(json_get(c, "refusal"));
+		struct str text = refusal.n ? refusal : json_str(json_get(c, "text"));
+
+		if (text.n)
+			write_said(w, refusal.n > 0, text, c);
+	}
 }
 
 static void write_message(struct builder *b, const struct item *it)
 {
+	static const char *const known[] = {"type", "id", "status", "role", "content", NULL};
+	struct json_doc *doc _cleanup_json_ = NULL;
 	struct json_writer *w = b->w;
+	const struct json *content;
 
 	if (!says_something(it))
 		return;
+	if (is_own(it) && it->raw.n && json_parse(it->raw, TREE_MAX, &doc, NULL) < 0)
+		doc = NULL;
+	content = json_get(json_root(doc), "content");
 	item_begin(b, "message");
 	write_id(b, "msg_");
 	jw_kcstr(w, "status", status_of(it));
 	jw_kcstr(w, "role", "assistant");
 	jw_key(w, "content");
 	jw_array(w);
-	for (size_t i = 0; i < it->n_parts; i++)
-		if (is_content(&it->parts[i]))
-			write_assistant_part(b, &it->parts[i], is_own(it));
+	if (json_is(content, JSON_ARRAY) && json_count(content) > 0)
+		write_own_content(w, content);
+	else
+		for (size_t i = 0; i < it->n_parts; i++)
+			if (is_content(&it->parts[i]))
+				write_said(w, it->parts[i].type == PART_REFUSAL, it->parts[i].text,
+				        NULL);
 	jw_end(w);
-	write_message_extras(b, it);
+	openai_responses_copy_members(w, json_root(doc), known);
 	jw_end(w);
 }
 
@@ -339,30 +354,52 @@ static bool has_part(const struct item *it, enum part_type kind)
 	return false;
 }
 
+/* What a client of this dialect has from elsewhere, not through brig's seal: its own id and text.
+ */
+static bool write_plain_state(struct builder *b, const struct item *it, struct str bytes)
+{
+	if (str_starts(it->opaque, PROVIDER_SEALED))
+		return false;
+	item_begin(b, "reasoning");
+	if (it->id.n && it->id.n <= CALL_ID_MAX)
+		jw_kstr(b->w, "id", it->id);
+	jw_kstr(b->w, "encrypted_content", bytes);
+	return true;
+}
+
+static bool write_state(struct builder *b, const struct item *it)
+{
+	static const char *const ours[] = {"type", "status", "summary", "content", NULL};
+	struct buf bytes _cleanup_buf_ = BUF_INIT(STATE_MAX);
+	struct json_doc *doc _cleanup_json_ = NULL;
+	struct str text;
+
+	if (!provider_state(b->pc, it, &bytes))
+		return false;
+	text = (struct str){bytes.data, bytes.len};
+	if (json_parse(text, TREE_MAX, &doc, NULL) < 0 || !json_is(json_root(doc), JSON_OBJECT))
+		return write_plain_state(b, it, text);
+	if (!json_str(json_get(json_root(doc), "id")).n)
+		return false;
+	if (b->place.openai && !json_str(json_get(json_root(doc), "encrypted_content")).n)
+		return false;
+	item_begin(b, "reasoning");
+	openai_responses_copy_members(b->w, json_root(doc), ours);
+	return true;
+}
+
 /*
  * Reasoning whose state does not open is none of this provider's and is left out. So is, at OpenAI,
  * reasoning without its encrypted text: what is not stored there cannot be looked up by its id.
  */
 static void write_reasoning(struct builder *b, const struct item *it)
 {
-	static const char *const ours[] = {"type", "status", "summary", "content", NULL};
-	struct buf bytes _cleanup_buf_ = BUF_INIT(STATE_MAX);
-	struct json_doc *doc _cleanup_json_ = NULL;
-	struct json_writer *w = b->w;
-
-	if (!b->has_reasoning || !provider_state(b->pc, it, &bytes))
+	if (!b->has_reasoning || !write_state(b, it))
 		return;
-	if (json_parse((struct str){bytes.data, bytes.len}, TREE_MAX, &doc, NULL) < 0 ||
-	        !json_str(json_get(json_root(doc), "id")).n)
-		return;
-	if (b->place.openai && !json_str(json_get(json_root(doc), "encrypted_content")).n)
-		return;
-	item_begin(b, "reasoning");
-	openai_responses_copy_members(w, json_root(doc), ours);
-	write_thoughts(w, "summary", "summary_text", it, PART_SUMMARY);
+	write_thoughts(b->w, "summary", "summary_text", it, PART_SUMMARY);
 	if (has_part(it, PART_REASONING))
-		write_thoughts(w, "content", "reasoning_text", it, PART_REASONING);
-	jw_end(w);
+		write_thoughts(b->w, "content", "reasoning_text", it, PART_REASONING);
+	jw_end(b->w);
 }
 
 static int ignore_event(void *ctx, const struct json_event *ev)
@@ -495,6 +532,27 @@ static int write_output(struct builder *b, const struct item *call, struct error
 	return 0;
 }
 
+/* A call that the provider's own shell, or the client's, has made there: its item and its output's,
+ * as they were. */
+static const struct item *native_result(const struct builder *b, const struct item *call)
+{
+	const struct item *res;
+
+	if (!b->native_shell || !is_own(call) || !call->raw.n)
+		return NULL;
+	if (!call->call.tool && !str_is(call->call.name, "local_shell"))
+		return NULL;
+	res = conversation_call_result(b->c, call);
+	return res && is_own(res) && res->raw.n ? res : NULL;
+}
+
+static void write_native_call(struct builder *b, const struct item *call, const struct item *res)
+{
+	b->n_items += 2;
+	openai_responses_copy(b->w, call->raw);
+	openai_responses_copy(b->w, res->raw);
+}
+
 static void write_other(struct builder *b, const struct item *it)
 {
 	if (!is_own(it) || !it->raw.n)
@@ -510,8 +568,11 @@ static int write_reply(struct builder *b, const struct ref *refs, size_t n, stru
 
 	for (size_t i = 0; i < n; i++) {
 		const struct item *it = b->c->items[refs[i].at];
+		const struct item *res = it->type == ITEM_CALL ? native_result(b, it) : NULL;
 
-		if (it->type == ITEM_CALL)
+		if (res)
+			write_native_call(b, it, res);
+		else if (it->type == ITEM_CALL)
 			write_call(b, it);
 		else if (it->type == ITEM_REASONING)
 			write_reasoning(b, it);
@@ -523,7 +584,7 @@ static int write_reply(struct builder *b, const struct ref *refs, size_t n, stru
 	for (size_t i = 0; i < n && r == 0; i++) {
 		const struct item *it = b->c->items[refs[i].at];
 
-		if (it->type == ITEM_CALL)
+		if (it->type == ITEM_CALL && !native_result(b, it))
 			r = write_output(b, it, err);
 	}
 	return r;
@@ -602,6 +663,7 @@ int openai_responses_input_write(
 	        .c = pc->conversation,
 	        .place = openai_responses_place(pc->target->config),
 	        .has_reasoning = openai_responses_reasons(pc->target),
+	        .native_shell = provider_runs_shell(pc->target, pc->conversation),
 	        .w = w,
 	};
 	int r;

@@ -45,15 +45,43 @@ static int refuse_native(const struct tool_entry *t, size_t index, struct error 
 	        (int)(t->type.n < 64 ? t->type.n : 64), t->type.p);
 }
 
-static int write_entries(struct json_writer *w, const struct conversation *c, struct error *err)
+/* OpenAI's shell or local_shell, in a request of this dialect. */
+static bool is_shell(const struct conversation *c, const struct tool_entry *t)
 {
+	return c->dialect == DIALECT_OPENAI_RESPONSES &&
+	       (str_is(t->type, "shell") || str_is(t->type, "local_shell"));
+}
+
+/* Our own sandbox runs it: can it do what is asked for? */
+static int check_server_shell(const struct tool_entry *t, struct error *err)
+{
+	const struct shell_settings *s = t->settings;
+
+	if (!s || !s->only_native)
+		return 0;
+	if (err)
+		*err = *s->only_native;
+	return -(int)s->only_native->code;
+}
+
+static int write_entries(struct json_writer *w, const struct provider_call *pc, struct error *err)
+{
+	const struct conversation *c = pc->conversation;
 	bool own = c->dialect == DIALECT_OPENAI_RESPONSES;
+	bool native = provider_runs_shell(pc->target, c);
 
 	for (size_t i = 0; i < c->n_tools; i++) {
 		const struct tool_entry *t = &c->tools[i];
+		int r = 0;
 
-		if (t->kind == TOOL_SERVER)
+		if (is_shell(c, t) && native)
+			jw_raw(w, t->raw);
+		else if (t->kind == TOOL_SERVER && (r = check_server_shell(t, err)) < 0)
+			return r;
+		else if (t->kind == TOOL_SERVER)
 			write_server_tool(w, t);
+		else if (is_shell(c, t))
+			write_function(w, t);
 		else if (own && t->raw.n)
 			jw_raw(w, t->raw);
 		else if (t->kind == TOOL_NATIVE)
@@ -65,8 +93,9 @@ static int write_entries(struct json_writer *w, const struct conversation *c, st
 }
 
 /* How a choice names an entry. */
-static void write_named(struct json_writer *w, const struct conversation *c, struct str name)
+static void write_named(struct json_writer *w, const struct provider_call *pc, struct str name)
 {
+	const struct conversation *c = pc->conversation;
 	const struct tool_entry *t = NULL;
 	struct json_doc *doc _cleanup_json_ = NULL;
 	struct str label = {NULL, 0};
@@ -75,7 +104,8 @@ static void write_named(struct json_writer *w, const struct conversation *c, str
 		if (str_eq(c->tools[i].name, name))
 			t = &c->tools[i];
 	jw_object(w);
-	if (!t || t->kind != TOOL_NATIVE) {
+	if (!t || (t->kind != TOOL_NATIVE &&
+	                  !(is_shell(c, t) && provider_runs_shell(pc->target, c)))) {
 		jw_kcstr(w, "type", "function");
 		jw_kstr(w, "name", name);
 		jw_end(w);
@@ -92,7 +122,7 @@ static void write_named(struct json_writer *w, const struct conversation *c, str
 }
 
 static void write_allowed(
-        struct json_writer *w, const struct conversation *c, const struct tool_choice *choice)
+        struct json_writer *w, const struct provider_call *pc, const struct tool_choice *choice)
 {
 	jw_key(w, "tool_choice");
 	jw_object(w);
@@ -101,31 +131,31 @@ static void write_allowed(
 	jw_key(w, "tools");
 	jw_array(w);
 	for (size_t i = 0; i < choice->n_allowed; i++)
-		write_named(w, c, choice->allowed[i]);
+		write_named(w, pc, choice->allowed[i]);
 	jw_end(w);
 	jw_end(w);
 }
 
-static void write_choice(struct json_writer *w, const struct conversation *c,
+static void write_choice(struct json_writer *w, const struct provider_call *pc,
         const struct tool_choice *choice, enum choice_mode mode)
 {
 	switch (mode) {
 	case CHOICE_AUTO: /* every server's default */
 		if (choice->restricted)
-			write_allowed(w, c, choice);
+			write_allowed(w, pc, choice);
 		break;
 	case CHOICE_NONE:
 		jw_kcstr(w, "tool_choice", "none");
 		break;
 	case CHOICE_REQUIRED:
 		if (choice->restricted)
-			write_allowed(w, c, choice);
+			write_allowed(w, pc, choice);
 		else
 			jw_kcstr(w, "tool_choice", "required");
 		break;
 	case CHOICE_NAMED:
 		jw_key(w, "tool_choice");
-		write_named(w, c, choice->name);
+		write_named(w, pc, choice->name);
 		break;
 	}
 }
@@ -143,11 +173,11 @@ int openai_responses_tools_write(
 		return 0;
 	jw_key(w, "tools");
 	jw_array(w);
-	r = write_entries(w, c, err);
+	r = write_entries(w, pc, err);
 	if (r < 0)
 		return r;
 	jw_end(w);
-	write_choice(w, c, &call->choice, call->tools_off ? CHOICE_NONE : call->choice.mode);
+	write_choice(w, pc, &call->choice, call->tools_off ? CHOICE_NONE : call->choice.mode);
 	if (c->settings.parallel_tool_calls >= 0)
 		jw_kbool(w, "parallel_tool_calls", c->settings.parallel_tool_calls != 0);
 	return 0;

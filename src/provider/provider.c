@@ -48,6 +48,7 @@ const struct provider provider_openai_responses = {
         .dialect = DIALECT_OPENAI_RESPONSES,
         .name = "openai-responses",
         .build = openai_responses_build,
+        .relay = openai_responses_relay,
         .open = openai_responses_parse_open,
         .feed = openai_responses_parse_feed,
         .end = openai_responses_parse_end,
@@ -76,6 +77,37 @@ const struct provider *provider_for(enum dialect d)
 		return &provider_anthropic;
 	}
 	return NULL;
+}
+
+static bool has_native_tool(const struct config_provider *p, const char *name)
+{
+	for (size_t i = 0; i < p->n_native_tools; i++)
+		if (strcmp(p->native_tools[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* Is this entry OpenAI's, and may a provider run it, or hand it to the client, itself? */
+static bool is_native_shell(const struct tool_entry *t)
+{
+	const struct shell_settings *s = t->settings;
+
+	if (t->kind == TOOL_SERVER)
+		return str_is(t->type, "shell") && s && s->may_be_native;
+	return t->kind == TOOL_FUNCTION &&
+	       (str_is(t->type, "shell") || str_is(t->type, "local_shell"));
+}
+
+bool provider_runs_shell(const struct provider_target *t, const struct conversation *c)
+{
+	if (c->dialect != DIALECT_OPENAI_RESPONSES ||
+	        t->provider->dialect != DIALECT_OPENAI_RESPONSES ||
+	        !has_native_tool(t->config, "shell"))
+		return false;
+	for (size_t i = 0; i < c->n_tools; i++)
+		if (is_native_shell(&c->tools[i]))
+			return true;
+	return false;
 }
 
 bool provider_state(const struct provider_call *pc, const struct item *it, struct buf *out)

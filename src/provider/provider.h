@@ -91,6 +91,13 @@ extern const struct provider provider_gemini;
 extern const struct provider provider_script;
 const struct provider *provider_for(enum dialect d); /* NULL: this dialect cannot be reached yet */
 
+/*
+ * Does this provider run the request's shell itself (DESIGN section 9, `engine: auto`)? The request has OpenAI's own
+ * entry and names no container of ours, and the provider's dialect and native_tools have it. A shell that is the
+ * client's own counts too: such a provider knows that by itself.
+ */
+bool provider_runs_shell(const struct provider_target *t, const struct conversation *c);
+
 /* ---- router ---- */
 
 struct route {

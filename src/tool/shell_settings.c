@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #define CONTAINER_ID_MAX 40
+#define FOREIGN_ID_MAX   64 /* OpenAI's */
 #define ID_CHARS         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 /* Where in the request a message points. */
@@ -86,6 +87,24 @@ static int policy_read(struct arena *a, const struct json *v, const struct place
 	return 0;
 }
 
+/*
+ * What a provider's own shell may know and ours does not: no mistake of the caller's where that one
+ * runs. The first one counts.
+ */
+static int only_native(struct arena *a, const struct place *at, const char *key,
+        struct shell_settings *s, struct error *err, const char *text)
+{
+	struct error *e = arena_alloc(a, sizeof(*e));
+
+	if (!e)
+		return error_set(err, ERR_NOMEM, "The request is too large.");
+	refuse(at, key, ERR_UNSUPPORTED, e, text);
+	str_copy(e->type, sizeof(e->type), STR("unsupported_value"));
+	if (!s->only_native)
+		s->only_native = e;
+	return 0;
+}
+
 static int container_id_read(struct arena *a, const struct json *env, const struct place *at,
         struct shell_settings *s, struct error *err)
 {
@@ -102,6 +121,10 @@ static int container_id_read(struct arena *a, const struct json *env, const stru
 	if (json_absent(v))
 		return refuse(at, "container_id", ERR_INVALID, err,
 		        "is required for a container_reference.");
+	if (s->openai && str_in_set(id, ID_CHARS) && id.n > CONTAINER_ID_MAX &&
+	        id.n <= FOREIGN_ID_MAX)
+		return only_native(a, at, "container_id", s, err,
+		        "is no container of this server: its ids have at most 40 characters.");
 	if (!json_is(v, JSON_STRING) || id.n > CONTAINER_ID_MAX || !str_in_set(id, ID_CHARS))
 		return refuse(at, "container_id", ERR_INVALID, err,
 		        "must be 1 to 40 letters, digits, \"_\" or \"-\".");
@@ -142,6 +165,32 @@ static int files_read(struct arena *a, const struct json *v, const struct place 
 	return 0;
 }
 
+/* memory_limit and skills, which OpenAI's entry knows. */
+static int openai_environment_read(struct arena *a, const struct json *v, const struct place *at,
+        struct shell_settings *s, struct error *err)
+{
+	static const char *const limits[] = {"1g", "4g", "16g", "64g", NULL};
+	const struct json *memory = json_get(v, "memory_limit"), *skills = json_get(v, "skills");
+	size_t i = 0;
+	int r = 0;
+
+	while (limits[i] && !str_is(json_str(memory), limits[i]))
+		i++;
+	if (!json_absent(memory) && !limits[i])
+		return refuse(at, "memory_limit", ERR_INVALID, err,
+		        "must be \"1g\", \"4g\", \"16g\" or \"64g\".");
+	if (!json_absent(skills) && !json_is(skills, JSON_ARRAY))
+		return refuse(at, "skills", ERR_INVALID, err, "must be an array.");
+	if (!json_absent(memory) && i > 0)
+		r = only_native(a, at, "memory_limit", s, err,
+		        "this server's containers have their memory from its configuration; leave "
+		        "it out.");
+	if (!r && json_count(skills) > 0)
+		r = only_native(a, at, "skills", s, err,
+		        "skills are not offered yet: upload files with file_ids instead.");
+	return r;
+}
+
 static int environment_read(struct arena *a, const struct json *v, const char *path,
         struct shell_settings *s, struct error *err)
 {
@@ -152,7 +201,15 @@ static int environment_read(struct arena *a, const struct json *v, const char *p
 	        {"file_ids", NULL},
 	        {"keep_running", no_keeping},
 	};
-	const struct place here = {path, ".parameters.environment"};
+	static const struct key_rule openai_keys[] = {
+	        {"type", NULL},
+	        {"container_id", NULL},
+	        {"network_policy", NULL},
+	        {"file_ids", NULL},
+	        {"memory_limit", NULL},
+	        {"skills", NULL},
+	};
+	const struct place here = {path, s->openai ? ".environment" : ".parameters.environment"};
 	struct str type = json_str(json_get(v, "type"));
 	int r;
 
@@ -168,7 +225,13 @@ static int environment_read(struct arena *a, const struct json *v, const char *p
 	else if (!str_is(type, "container_auto"))
 		return refuse(&here, "type", ERR_INVALID, err,
 		        "must be \"container_auto\" or \"container_reference\".");
-	r = keys_check(v, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
+	if (s->openai)
+		r = keys_check(
+		        v, openai_keys, sizeof(openai_keys) / sizeof(openai_keys[0]), &here, err);
+	else
+		r = keys_check(v, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
+	if (!r && s->openai)
+		r = openai_environment_read(a, v, &here, s, err);
 	if (!r)
 		r = container_id_read(a, v, &here, s, err);
 	if (!r)
@@ -228,6 +291,19 @@ static int parameters_read(struct arena *a, const struct json *v, const char *pa
 	return r;
 }
 
+/* OpenAI's own entry: {"type": "shell", "environment": {…}}. */
+static int openai_entry_read(struct arena *a, const struct json *entry, const struct place *at,
+        struct shell_settings *s, struct error *err)
+{
+	static const struct key_rule keys[] = {
+	        {"type", NULL}, {"environment", NULL},
+	        {"allowed_callers", NULL}, /* "direct" is what there is */
+	};
+	int r = keys_check(entry, keys, sizeof(keys) / sizeof(keys[0]), at, err);
+
+	return r ? r : environment_read(a, json_get(entry, "environment"), at->path, s, err);
+}
+
 int shell_settings_read(struct arena *a, struct str type, const struct json *entry,
         const char *path, void **ret, struct error *err)
 {
@@ -244,10 +320,15 @@ int shell_settings_read(struct arena *a, struct str type, const struct json *ent
 	if (!s)
 		return error_set(err, ERR_NOMEM, "The request is too large.");
 	s->environment = SHELL_CONTAINER_AUTO;
-	s->own_items = str_is(type, "brig:shell");
-	r = keys_check(entry, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
-	if (!r)
-		r = parameters_read(a, json_get(entry, "parameters"), path, s, err);
+	s->openai = str_is(type, "shell");
+	s->own_items = s->openai || str_is(type, "brig:shell");
+	if (s->openai) {
+		r = openai_entry_read(a, entry, &here, s, err);
+	} else {
+		r = keys_check(entry, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
+		if (!r)
+			r = parameters_read(a, json_get(entry, "parameters"), path, s, err);
+	}
 	if (!r)
 		*ret = s;
 	return r;

@@ -41,7 +41,10 @@ struct shell_settings {
 	/* What network/policy.h calls the text: NULL not given, "" disabled. */
 	const char *network;
 	const char *network_path; /* "tools[0].parameters.environment.network_policy", for errors */
-	bool own_items;          /* brig:shell: shell_call and shell_call_output; else one openrouter:shell item */
+	bool own_items;          /* brig:shell, shell: shell_call and shell_call_output; else one openrouter:shell item */
+	bool openai;             /* the entry is OpenAI's own: */
+	bool may_be_native;      /* a provider that has such a shell itself may run it; set by who reads the request */
+	const struct error *only_native; /* why our sandbox cannot do what it asks for; NULL: it can */
 };
 
 /* Checked arguments of one call. */

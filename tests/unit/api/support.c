@@ -311,10 +311,20 @@ static void dump_tools(const struct conversation *c, struct buf *out)
 	for (size_t i = 0; i < c->n_tools; i++) {
 		const struct tool_entry *t = &c->tools[i];
 
-		buf_printf(out, "tool %s", t->kind == TOOL_SERVER ? "ours" : "function");
+		bool local = t->kind == TOOL_FUNCTION && !str_is(t->type, "function");
+
+		buf_printf(out, "tool %s",
+		        t->kind == TOOL_SERVER   ? "ours"
+		        : t->kind == TOOL_NATIVE ? "native"
+		        : local                  ? "local"
+		                                 : "function");
 		put(out, "name", t->name);
-		put(out, "description", t->description);
-		put(out, "parameters", t->parameters);
+		if (local || t->kind == TOOL_NATIVE)
+			put(out, "type", t->type);
+		if (!local) {
+			put(out, "description", t->description);
+			put(out, "parameters", t->parameters);
+		}
 		if (t->strict >= 0)
 			buf_printf(out, " strict=%d", t->strict);
 		if (t->kind == TOOL_SERVER) {
@@ -323,6 +333,10 @@ static void dump_tools(const struct conversation *c, struct buf *out)
 			buf_printf(out, " items=%s timeout=%u length=%u",
 			        s->own_items ? "two" : "one", s->timeout_ms, s->max_output_length);
 			put(out, "container", s->container_id);
+			if (s->may_be_native)
+				buf_puts(out, " may be native");
+			if (s->only_native)
+				buf_printf(out, " only native: %s", s->only_native->text);
 		}
 		buf_putc(out, '\n');
 	}
@@ -348,6 +362,16 @@ void dump_request(const struct turn_request *r, struct buf *out)
 		buf_printf(out, "container %s %s\n", r->container_id,
 		        r->container_named ? "named" : "its own");
 	dump_settings(&c->settings, out);
+	for (size_t i = 0; i < c->n_extra; i++) {
+		buf_puts(out, "extra");
+		put(out, "key", c->extra[i].key);
+		put(out, "raw", c->extra[i].raw);
+		buf_putc(out, '\n');
+	}
+	if (r->only_here)
+		buf_printf(out, "only here: %s: %s\n", r->only_here->param, r->only_here->text);
+	if (r->body.p)
+		buf_puts(out, "may be relayed\n");
 	dump_tools(c, out);
 	for (size_t i = 0; i < c->n_items; i++)
 		dump_item(c->items[i], true, out);

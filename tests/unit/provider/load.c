@@ -148,6 +148,7 @@ static void load_item(struct conversation *c, const struct json *j)
 		it->reply = (uint32_t)reply;
 	it->opaque = text_of(j, "opaque");
 	it->status = text_of(j, "status");
+	it->id = text_of(j, "id");
 	it->raw = raw_of(j, "raw");
 	it->raw_dialect = c->dialect;
 	for (int i = 0; i < 4; i++)
@@ -158,6 +159,20 @@ static void load_item(struct conversation *c, const struct json *j)
 		load_call(it, json_get(j, "call"));
 	if (it->type == ITEM_RESULT)
 		load_result(c, it, json_get(j, "result"));
+}
+
+static struct shell_settings *load_shell_settings(struct conversation *c, const struct json *t)
+{
+	struct shell_settings *s = arena_alloc(c->arena, sizeof(*s));
+	struct error *only = arena_alloc(c->arena, sizeof(*only));
+
+	s->may_be_native = json_bool(json_get(t, "may_be_native"));
+	if (text_of(t, "only_native").n) {
+		error_param(only, ERR_UNSUPPORTED, "tools[0].environment", "%.*s",
+		        (int)text_of(t, "only_native").n, text_of(t, "only_native").p);
+		s->only_native = only;
+	}
+	return s;
 }
 
 static void load_tools(struct conversation *c, const struct json *tools)
@@ -172,6 +187,7 @@ static void load_tools(struct conversation *c, const struct json *tools)
 		e->parameters = raw_of(t, "parameters");
 		e->strict = json_is_bool(strict) ? json_bool(strict) : -1;
 		e->raw = raw_of(t, "raw");
+		e->type = text_of(t, "type");
 		if (json_get(t, "native")) {
 			e->kind = TOOL_NATIVE;
 			e->type = e->name = text_of(t, "native");
@@ -182,6 +198,7 @@ static void load_tools(struct conversation *c, const struct json *tools)
 		e->kind = TOOL_SERVER;
 		e->name = text_of(t, "server");
 		e->tool = &load_tool;
+		e->settings = load_shell_settings(c, t);
 		c->has_server_tool = true;
 	}
 }
@@ -258,7 +275,7 @@ static enum dialect load_dialect(const struct json *root, const char *key)
 static void load_string(
         char *dst, size_t size, const struct json *root, const char *key, const char *def)
 {
-	struct str s = text_of(root, key);
+	struct str s = key ? text_of(root, key) : json_str(root);
 
 	str_copy(dst, size, s.p ? s : str_of(def));
 }
@@ -281,6 +298,11 @@ static void load_root(struct loaded *l, size_t n_items)
 	load_string(l->api_key, sizeof(l->api_key), root, "api_key", "");
 	load_string(l->model, sizeof(l->model), root, "model", "m-1");
 	l->config.base_url = l->base_url;
+	l->native_tools[0] = l->native;
+	load_string(
+	        l->native, sizeof(l->native), json_first(json_get(root, "native_tools")), NULL, "");
+	l->config.native_tools = l->native_tools;
+	l->config.n_native_tools = json_count(json_get(root, "native_tools"));
 	l->config.api_key = l->api_key[0] ? l->api_key : NULL;
 	l->target =
 	        (struct provider_target){.provider = provider_for(load_dialect(root, "provider")),

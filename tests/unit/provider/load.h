@@ -12,7 +12,8 @@ struct loaded {
 	struct provider_target target;
 	struct upstream_call call;
 	struct provider_call pc;
-	char base_url[256], api_key[64], model[128];
+	char base_url[256], api_key[64], model[128], native[64];
+	char *native_tools[1];
 };
 
 /* Opens "sealed:BYTES", and only that. */
