@@ -11,6 +11,8 @@
  */
 #include "api/gemini.h"
 
+#include "api/relay.h"
+
 #include "base/utf8.h"
 
 #include <stdlib.h>
@@ -418,6 +420,8 @@ int gemini_parse(struct api_request *in, struct str request_seed, struct turn_re
 		turn_request_free(&r);
 		return rc;
 	}
+	if (!relay_holds_sealed(body))
+		r.body = body;
 	*ret = r;
 	return 0;
 }

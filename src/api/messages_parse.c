@@ -11,6 +11,7 @@
  */
 #include "api/messages.h"
 
+#include "api/relay.h"
 #include "api/token_estimate.h"
 #include "base/mem.h"
 #include "tool/tool.h"
@@ -447,6 +448,8 @@ int messages_parse(struct api_request *in, struct str request_seed, struct turn_
 		turn_request_free(&r);
 		return rc;
 	}
+	if (!relay_holds_sealed(body))
+		r.body = body;
 	*ret = r;
 	return 0;
 }

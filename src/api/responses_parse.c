@@ -9,6 +9,8 @@
 #include "api/relay.h"
 #include "api/responses.h"
 
+#include "api/relay.h"
+
 #include "base/utf8.h"
 #include "tool/tool.h"
 
@@ -595,6 +597,8 @@ int responses_parse(struct api_request *in, struct str request_seed, struct turn
 		turn_request_free(&r);
 		return rc;
 	}
+	if (p.store == 0 && !in->has_history && !relay_holds_sealed(body))
+		r.body = body;
 	*ret = r;
 	return 0;
 }

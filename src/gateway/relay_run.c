@@ -28,13 +28,23 @@
 
 /* ---- the request ---- */
 
+/* Calls and results of brig's own, from when the conversation had a tool of ours, have no form
+ * there. */
+static bool holds_ours(const struct conversation *c)
+{
+	for (size_t i = 0; i < c->n_items; i++)
+		if (c->items[i]->call.tool != NULL || c->items[i]->result.tool != NULL)
+			return true;
+	return false;
+}
+
 static bool fits(const struct turn_run *t, const struct provider_target *target)
 {
 	const struct turn_request *q = &t->request;
 
 	return q->body.p != NULL && !q->conversation->has_server_tool && !q->store &&
 	       target->provider->dialect == q->api->speaks && target->provider->relay != NULL &&
-	       !t->in.path_array;
+	       !t->in.path_array && !holds_ours(q->conversation);
 }
 
 static void accept_json(char **headers)

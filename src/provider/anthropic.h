@@ -19,6 +19,9 @@
 
 int anthropic_build(
         const struct provider_call *pc, struct provider_request *ret, struct error *err);
+/* provider.relay: see provider.h. */
+int anthropic_relay(const struct provider_call *pc, bool streamed, struct provider_request *ret,
+        struct error *err);
 
 /* Does the client speak this dialect too, so that raw texts of its request mean something here? */
 static inline bool anthropic_same_dialect(const struct provider_call *pc)

@@ -711,6 +711,14 @@ static int write_body(struct builder *b, struct error *err)
 	                      : 0;
 }
 
+int anthropic_relay(const struct provider_call *pc, bool streamed, struct provider_request *ret,
+        struct error *err)
+{
+	ret->path = mem_strdup("/messages");
+	ret->headers = make_headers(pc);
+	return 0;
+}
+
 int anthropic_build(const struct provider_call *pc, struct provider_request *ret, struct error *err)
 {
 	struct buf body _cleanup_buf_ = BUF_INIT(BODY_MAX);

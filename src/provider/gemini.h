@@ -18,6 +18,9 @@
 #define GEMINI_NO_ID "noid_"
 
 int gemini_build(const struct provider_call *pc, struct provider_request *ret, struct error *err);
+/* provider.relay: see provider.h. */
+int gemini_relay(const struct provider_call *pc, bool streamed, struct provider_request *ret,
+        struct error *err);
 
 struct provider_parser *gemini_parse_open(const struct provider_call *pc, struct str content_type);
 int gemini_parse_feed(

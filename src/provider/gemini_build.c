@@ -81,7 +81,7 @@ static bool is_dots(struct str segment)
  * The name comes from the client: nothing in it may lead to another path or add a query. Slashes
  * stay, since names have them; a segment of dots would be resolved on the way.
  */
-static int write_path(struct buf *out, struct str model, struct error *err)
+static int write_path(struct buf *out, struct str model, const char *method, struct error *err)
 {
 	struct str rest = model;
 
@@ -111,7 +111,7 @@ static int write_path(struct buf *out, struct str model, struct error *err)
 		else
 			buf_printf(out, "%%%02X", (unsigned)(unsigned char)*c.p);
 	}
-	buf_puts(out, ":streamGenerateContent?alt=sse");
+	buf_puts(out, method);
 	return buf_error(out) < 0 ? error_set(err, ERR_TOO_LARGE, "the model's name is too long")
 	                          : 0;
 }
@@ -132,12 +132,28 @@ static char **make_headers(const struct config_provider *p)
 	return h;
 }
 
+static const char STREAM[] = ":streamGenerateContent?alt=sse";
+
+int gemini_relay(const struct provider_call *pc, bool streamed, struct provider_request *ret,
+        struct error *err)
+{
+	struct buf path _cleanup_buf_ = BUF_INIT(4096);
+	int r = write_path(
+	        &path, str_of(pc->target->model), streamed ? STREAM : ":generateContent", err);
+
+	if (r < 0)
+		return r;
+	ret->path = buf_steal(&path, NULL);
+	ret->headers = make_headers(pc->target->config);
+	return 0;
+}
+
 int gemini_build(const struct provider_call *pc, struct provider_request *ret, struct error *err)
 {
 	struct buf body _cleanup_buf_ = BUF_INIT(BODY_MAX);
 	struct buf path _cleanup_buf_ = BUF_INIT(4096);
 	struct json_writer w;
-	int r = write_path(&path, str_of(pc->target->model), err);
+	int r = write_path(&path, str_of(pc->target->model), STREAM, err);
 
 	if (r < 0)
 		return r;

@@ -370,7 +370,11 @@ class ServedGemini:
                 elif p.get("thought"):
                     out.append(("thinking", p["text"], p.get("thoughtSignature")))
                 else:
-                    out.append(("text" if content.get("role") == "model" else "user", p["text"]))
+                    kind = "text" if content.get("role") == "model" else "user"
+                    if kind == "text" and out and out[-1][0] == "text":  # a client that is relayed replays pieces
+                        out[-1] = (kind, out[-1][1] + p["text"])
+                    else:
+                        out.append((kind, p["text"]))
         return out
 
 

@@ -9,7 +9,7 @@ class GeminiProvider(FakeProvider):
     """The same listener; here the model's name stands in the path."""
 
     def find(self, request):
-        match = re.fullmatch(r"/v1beta/models/([^/:]+):streamGenerateContent\?alt=sse", request.path)
+        match = re.fullmatch(r"/v1beta/models/([^/:]+):(?:streamGenerateContent\?alt=sse|generateContent)", request.path)
         model = self.models.get(match.group(1)) if match else None
         if model is None:
             self.strangers.append(request)

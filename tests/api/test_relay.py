@@ -11,7 +11,7 @@ import time
 import pytest
 
 from brigtest import wait_for
-from fake_provider import Cut, DONE, Hold, Pause, Reply, Reset, chunk, error, rate_limited, text, text_deltas
+from fake_provider import Cut, DONE, FakeProvider, Hold, Pause, Reply, Reset, chunk, error, rate_limited, text, text_deltas
 
 SETTINGS = {"sandbox": False, "limits": {"keepalive": "300ms"}}
 
@@ -294,3 +294,211 @@ def test_a_slow_client_stops_the_provider(server, client, provider):
     assert last < 40 << 20, last
     stream.close()
     assert model.requests[0].closed.wait(10)
+
+
+# ---- the other dialects ----
+
+class Dialect:
+    """How one dialect asks, and what it answers: whole, and as events."""
+
+    def __init__(self, path, ask, whole, events, usage, key="model", broken=None):
+        self.path, self.ask, self.whole, self.events, self.usage = path, ask, whole, events, usage
+        self.key, self.broken = key, broken
+
+    def body(self, model, stream):
+        return self.ask.replace(b"NAME", model).replace(b"STREAM", b"true" if stream else b"false")
+
+
+def ev(name, data):
+    return b"event: %s\ndata: %s\n\n" % (name, data)
+
+
+DIALECTS = {
+    "responses": Dialect(
+        "/v1/responses",
+        b'{"store":false , "model":"NAME","input":[{"role":"user","content":"hi \\u0041"}],"temperature":1.0,"stream":STREAM,'
+        b'"metadata":{"b":"1","a":"2"}}',
+        b'{"id":"resp_up","object":"response","created_at":1.0,"status":"completed","model":"up","output":[{"id":"msg_1",'
+        b'"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"h\\u00e9",'
+        b'"annotations":[],"x":1.00}]}],"usage":{"input_tokens":3,"output_tokens":4,"total_tokens":7},"error":null,"new":{"z":1,"a":2}}',
+        [ev(b"response.created", b'{"type":"response.created","sequence_number":0,"response":{"id":"resp_up","object":"response",'
+            b'"model":"up","status":"in_progress","output":[],"z":1.0,"a":"model"}}'),
+         ev(b"response.output_item.added", b'{"type":"response.output_item.added","sequence_number":1,"output_index":0,"item":'
+            b'{"id":"msg_1","type":"message","role":"assistant","status":"in_progress","content":[]},"model":"kept"}'),
+         ev(b"response.content_part.added", b'{"type":"response.content_part.added","sequence_number":2,"item_id":"msg_1",'
+            b'"output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[]}}'),
+         ev(b"response.from_the_future", b'{"type":"response.from_the_future","sequence_number":3,"number":12345678901234567890}'),
+         ev(b"response.output_text.delta", b'{"type":"response.output_text.delta","sequence_number":4,"item_id":"msg_1",'
+            b'"output_index":0,"content_index":0,"delta":"h\\u00e9\\/","obfuscation":"xx"}'),
+         ev(b"response.completed", b'{"type":"response.completed","sequence_number":5,"response":{"id":"resp_up","object":"response",'
+            b'"status":"completed","model":"up","output":[{"id":"msg_1","type":"message","role":"assistant","status":"completed",'
+            b'"content":[{"type":"output_text","text":"h\\u00e9/","annotations":[]}]}],"usage":{"input_tokens":3,"output_tokens":4,'
+            b'"total_tokens":7}}}'),
+         DONE], (3, 4)),
+    "messages": Dialect(
+        "/v1/messages",
+        b'{"max_tokens":10,"model":"NAME" ,"messages":[{"role":"user","content":"hi \\u0041"}],"temperature":1.0,"stream":STREAM,'
+        b'"stop_sequences":["\\u0041"],"thinking":{"type":"disabled"}}',
+        b'{"id":"msg_up","type":"message","role":"assistant","model":"up","content":[{"type":"text","text":"h\\u00e9","new":1.0}],'
+        b'"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":4},"z":1,"a":12345678901234567890}',
+        [ev(b"message_start", b'{"type":"message_start","message":{"id":"msg_up","type":"message","role":"assistant","content":[],'
+            b'"model":"up","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":1},"z":1.0}}'),
+         ev(b"content_block_start", b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}'),
+         ev(b"ping", b'{"type": "ping"}'),
+         ev(b"content_block_delta", b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"h\\u00e9\\/"}}'),
+         ev(b"from_the_future", b'{"type":"from_the_future","model":"up","number":1.00}'),
+         ev(b"content_block_stop", b'{"type":"content_block_stop","index":0}'),
+         ev(b"message_delta", b'{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":4}}'),
+         ev(b"message_stop", b'{"type":"message_stop"}')], (3, 4)),
+    "gemini": Dialect(
+        "/v1beta/models/NAME",
+        b'{"contents":[{"role":"user","parts":[{"text":"hi \\u0041"}]}],"generationConfig":{"temperature":1.0,"topK":40}}',
+        b'{"candidates":[{"content":{"parts":[{"text":"h\\u00e9","new":1.0}],"role":"model"},"finishReason":"STOP","index":0}],'
+        b'"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":4,"totalTokenCount":7},"modelVersion":"up","z":1,"a":2}',
+        [event.replace(b"\n\n", b"\r\n\r\n") for event in (
+            b'data: {"candidates": [{"content": {"parts": [{"text": "h\\u00e9\\/","thoughtSignature": "AbC="}],"role": "model"},'
+            b'"index": 0}],"modelVersion": "up","responseId": "r","n": 1.00}\n\n',
+            b'data: {"promptFeedbackOfTheFuture":[1.0],"modelVersion":"up"}\n\n',
+            b'data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],'
+            b'"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":4,"totalTokenCount":7},"modelVersion":"up"}\n\n')],
+        (3, 4), key="modelVersion"),
+}
+NAMES = {"responses": "openai-responses", "messages": "anthropic", "gemini": "gemini"}
+
+
+class AnyProvider(FakeProvider):
+    """The model's name is in the body, or in the path."""
+
+    def find(self, request):
+        match = re.search(r"/models/([^/:]+):", request.path)
+        if match:
+            return self.models.get(match.group(1))
+        return super().find(request)
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    provider = AnyProvider()
+    yield provider
+    provider.close()
+
+
+@pytest.fixture(scope="module")
+def many(request, upstream):
+    import brigtest
+    import conftest
+    config = {"sandbox": False, "limits": {"keepalive": "300ms"}, "providers": [
+        {"name": name, "dialect": dialect, "api_key": "sk-upstream-0123456789abcdef",
+         "base_url": upstream.base_url() if name != "gemini" else "http://127.0.0.1:%d/v1beta" % upstream.port}
+        for name, dialect in [*NAMES.items(), ("chat", "openai-chat")]]}
+    yield from conftest.run(brigtest.Server(upstream, config=config))
+
+
+def post(many, name, dialect, model, stream):
+    path = dialect.path.replace("NAME", "%s/%s" % (name, model.upstream_name))
+    if name == "gemini":
+        path += ":streamGenerateContent?alt=sse" if stream else ":generateContent"
+    return many.client().request("POST", path, dialect.body(("%s/%s" % (name, model.upstream_name)).encode(), stream))
+
+
+def shown(name, dialect, model, data, inner):
+    """The provider's bytes with the one member edited that says the model."""
+    new = b"%s/%s" % (name.encode(), model.upstream_name.encode())
+    if name == "responses" and inner:
+        return re.sub(rb'("response":\{[^\n]*?"model":)"up"', rb'\1"%s"' % new, data)
+    if name == "messages" and inner:
+        return data.replace(b'"content":[],"model":"up"', b'"content":[],"model":"%s"' % new)
+    return re.sub(rb'("%s": ?)"up"' % dialect.key.encode(), rb'\1"%s"' % new, data)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_dialect_whole(many, upstream, name):
+    dialect = DIALECTS[name]
+    model = upstream.model(Reply([dialect.whole], framing="length", content_type="application/json"))
+    answer = post(many, name, dialect, model, False)
+    assert answer.status == 200, answer
+    assert answer.body == shown(name, dialect, model, dialect.whole, False)
+    assert model.requests[0].body == dialect.body(model.upstream_name.encode(), False)
+    if name == "gemini":
+        assert model.requests[0].path == "/v1beta/models/%s:generateContent" % model.upstream_name
+        assert model.requests[0].headers["x-goog-api-key"]
+    if name == "messages":
+        assert model.requests[0].headers["anthropic-version"] and model.requests[0].headers["x-api-key"]
+
+
+@pytest.mark.parametrize("split", [0, 1], ids=["at once", "bytewise"])
+@pytest.mark.parametrize("name", DIALECTS)
+def test_dialect_streamed(many, upstream, name, split):
+    dialect = DIALECTS[name]
+    model = upstream.model(Reply(dialect.events, split=split))
+    answer = post(many, name, dialect, model, True)
+    assert answer.status == 200, answer
+    assert answer.body == shown(name, dialect, model, b"".join(dialect.events), True)
+    assert model.requests[0].body == dialect.body(model.upstream_name.encode(), True)
+    if name == "gemini":
+        assert model.requests[0].path == "/v1beta/models/%s:streamGenerateContent?alt=sse" % model.upstream_name
+
+
+def usage_line(many, answer):
+    id = answer.headers["x-generation-id"]
+    return wait_for(lambda: [l for l in many.log_path.read_text().splitlines() if id in l and '"turn"' in l])[-1]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", DIALECTS)
+def test_dialect_usage(many, upstream, name, stream):
+    dialect = DIALECTS[name]
+    model = upstream.model(Reply(dialect.events) if stream else
+                           Reply([dialect.whole], framing="length", content_type="application/json"))
+    line = usage_line(many, post(many, name, dialect, model, stream))
+    assert '"input_tokens":%d,"output_tokens":%d' % dialect.usage in line and '"error":""' in line
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_dialect_cut(many, upstream, name):
+    """Whole events, then the dialect's own error."""
+    dialect = DIALECTS[name]
+    model = upstream.model(Reply(dialect.events[:2] + [dialect.events[2][:25], Pause(0.1), Cut()]))
+    answer = post(many, name, dialect, model, True)
+    good = shown(name, dialect, model, b"".join(dialect.events[:2]), True)
+    assert answer.status == 200 and answer.body.startswith(good)
+    last = answer.body[len(good):].decode()
+    events = [dict(line.split(": ", 1) for line in e.split("\n")) for e in last.strip().split("\n\n")]
+    if name == "messages":
+        assert [e["event"] for e in events] == ["error"]
+        body = json.loads(events[0]["data"])
+        assert body["type"] == "error" and body["error"]["type"] and "cut off" in body["error"]["message"]
+    elif name == "gemini":
+        body = json.loads(events[0]["data"])
+        assert len(events) == 1 and body["error"]["code"] >= 500 and body["error"]["status"]
+    else:
+        assert [e.get("event") for e in events] == ["error", "response.failed", None]
+        first, second = json.loads(events[0]["data"]), json.loads(events[1]["data"])
+        assert (first["sequence_number"], second["sequence_number"]) == (2, 3)
+        assert first["code"] and first["message"] and first["error"]["message"]
+        assert second["response"]["id"] == "resp_up" and second["response"]["status"] == "failed"
+        assert second["response"]["error"]["code"] and events[2]["data"] == "[DONE]"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", [n for n in DIALECTS if n != "gemini"])
+def test_dialect_falls_back_to_another(many, upstream, name, stream):
+    """The first target is of the same dialect and fails; the second is not, and is translated."""
+    dialect = DIALECTS[name]
+    bad, good = upstream.model(error(503, {"error": {"message": "no"}})), upstream.model(text("hello"))
+    body = dialect.body(("%s/%s" % (name, bad.upstream_name)).encode(), stream)
+    body = body[:-1] + b',"models":["chat/%s"]}' % good.upstream_name.encode()
+    answer = many.client().request("POST", dialect.path, body)
+    assert answer.status == 200, answer
+    assert b"hello" in answer.body and b"models" not in bad.requests[0].body
+    assert good.requests[0].messages[-1] == {"role": "user", "content": "hi A"}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_dialect_keepalive(many, upstream, name):
+    dialect = DIALECTS[name]
+    model = upstream.model(Reply([dialect.events[0], Pause(1.0)] + dialect.events[1:]))
+    answer = post(many, name, dialect, model, True)
+    ping = {"messages": b'event: ping\ndata: {"type":"ping"}\n\n', "gemini": b": ping\n\n"}.get(name, b": ping\n")
+    assert ping in answer.body
+    assert answer.body.replace(ping, b"") == shown(name, dialect, model, b"".join(dialect.events), True)
