@@ -49,8 +49,9 @@ struct config_provider {
 	enum dialect dialect;
 	char *base_url; /* no trailing slash; NULL for script */
 	char *api_key;  /* NULL: none. Secret: wiped at config_free, never logged */
-	char **native_tools;
+	char **native_tools; /* "shell": OpenAI's own entry is run by the provider; default at OpenAI's own address */
 	size_t n_native_tools;
+	bool native_tools_given;
 	struct config_price *prices;
 	size_t n_prices;
 };

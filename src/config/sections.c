@@ -449,13 +449,43 @@ static int read_api_key_file(struct loader *l, const struct yaml_node *n, void *
 	return take_secret(l, n, text, p);
 }
 
+/* What a provider may run itself where a request leaves the choice (DESIGN section 9, `engine:
+ * auto`). */
 static int read_native_tools(struct loader *l, const struct yaml_node *n, void *target)
 {
-	int r = field_expect(l, n, YAML_SEQUENCE);
+	struct config_provider *p = target;
+	const struct yaml_node *each;
+	size_t mark;
+	int r;
 
-	if (r == 0 && n->n > 0)
-		r = loader_error(l, n->key ? n->key : n, "not in this version");
+	r = field_expect(l, n, YAML_SEQUENCE);
+	if (r < 0)
+		return r;
+	if (n->n > 1)
+		return loader_error(l, n, "expected at most one entry: shell");
+	p->native_tools_given = true;
+	p->native_tools = mem_array(n->n + 1, sizeof(*p->native_tools));
+	for (each = n->first; r == 0 && each; each = each->next) {
+		mark = loader_enter_index(l, p->n_native_tools);
+		if (each->type != YAML_SCALAR || strcmp(each->text, "shell") != 0)
+			r = loader_error(l, each, "expected shell");
+		else
+			p->native_tools[p->n_native_tools++] = mem_strdup(each->text);
+		loader_leave(l, mark);
+	}
 	return r;
+}
+
+/* OpenAI's own address has a shell. */
+static void preset_native_tools(struct config_provider *p)
+{
+	static const char openai[] = "https://api.openai.com/";
+
+	if (p->native_tools_given || p->dialect != DIALECT_OPENAI_RESPONSES || !p->base_url ||
+	        strncmp(p->base_url, openai, sizeof(openai) - 1) != 0)
+		return;
+	p->native_tools = mem_array(1, sizeof(*p->native_tools));
+	p->native_tools[p->n_native_tools++] = mem_strdup("shell");
 }
 
 static int read_price_each(struct loader *l, const struct yaml_node *n, size_t i)
@@ -538,7 +568,11 @@ static int read_provider(struct loader *l, const struct yaml_node *n, size_t i)
 
 	l->c->n_providers = i + 1;
 	r = fields_read(l, n, fields, sizeof(fields) / sizeof(fields[0]), p);
-	return r < 0 ? r : check_provider(l, n, p);
+	if (r == 0)
+		r = check_provider(l, n, p);
+	if (r == 0)
+		preset_native_tools(p);
+	return r;
 }
 
 int section_providers(struct loader *l, const struct yaml_node *n, void *target)
@@ -627,6 +661,7 @@ int section_providers_from_env(struct loader *l)
 			return error_set(l->err, ERR_INVALID,
 			        "%s in the environment is no address of a server",
 			        vendors[i].variable);
+		preset_native_tools(p);
 		if (!vendors[i].base_url)
 			continue;
 		if (!printable(value) || strlen(value) > MAX_SECRET)

@@ -213,8 +213,11 @@ static const struct {
                 "brig.yaml:1:74: providers[0].api_key: the key must be 1 to 4096 printable ASCII "
                 "characters, no spaces",
                 "providers[0].api_key"},
-        {P ", native_tools: [shell]}]\n",
-                "brig.yaml:1:65: providers[0].native_tools: not in this version",
+        {P ", native_tools: [bash]}]\n",
+                "brig.yaml:1:80: providers[0].native_tools[0]: expected shell",
+                "providers[0].native_tools[0]"},
+        {P ", native_tools: [shell, shell]}]\n",
+                "brig.yaml:1:79: providers[0].native_tools: expected at most one entry: shell",
                 "providers[0].native_tools"},
         {P ", prices: {m: {input: 1}}}]\n",
                 "brig.yaml:1:77: providers[0].prices.m: input and output are needed",

@@ -320,10 +320,45 @@ static void test_listen(void **state)
 	}
 }
 
+static void check_native(const char *entry, size_t n)
+{
+	char text[512];
+	struct config *c;
+
+	snprintf(text, sizeof(text), "providers: [{name: a, %s}]\n", entry);
+	c = must_load(text, NULL, NULL);
+	assert_int_equal(c->providers[0].n_native_tools, n);
+	if (n)
+		assert_string_equal(c->providers[0].native_tools[0], "shell");
+	config_free(c);
+}
+
+/* OpenAI's own address has a shell, unless it is said that it has none; others where it is said. */
+static void test_native_tools(void **state)
+{
+	static const struct pair env[] = {{"OPENAI_API_KEY", "sk-1"}, {NULL, NULL}};
+	struct config *c;
+
+	check_native("dialect: openai-responses, base_url: 'https://api.openai.com/v1'", 1);
+	check_native("dialect: openai-responses, base_url: 'https://api.openai.com/v1', "
+	             "native_tools: []",
+	        0);
+	check_native("dialect: openai-chat, base_url: 'https://api.openai.com/v1'", 0);
+	check_native("dialect: openai-responses, base_url: 'https://api.openai.com.example/v1'", 0);
+	check_native("dialect: openai-responses, base_url: 'http://a/v1'", 0);
+	check_native(
+	        "dialect: openai-responses, base_url: 'http://a/v1', native_tools: [shell]", 1);
+	c = must_load(NULL, env, NULL);
+	assert_int_equal(c->providers[0].dialect, DIALECT_OPENAI_RESPONSES);
+	assert_int_equal(c->providers[0].n_native_tools, 1);
+	config_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_defaults),
+	        cmocka_unit_test(test_native_tools),
 	        cmocka_unit_test(test_everything),
 	        cmocka_unit_test(test_environment),
 	        cmocka_unit_test(test_ollama),
