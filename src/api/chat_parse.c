@@ -7,6 +7,7 @@
  * reason (turn_request.only_here) that is given should the request have to be translated after all.
  */
 #include "api/chat.h"
+#include "api/preferences.h"
 
 #include "api/relay.h"
 
@@ -84,7 +85,7 @@ static int parse_models(struct chat_parser *p)
 	if (c->model.n == 0)
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "model",
 		        "Invalid 'model': it is empty.");
-	return 0;
+	return preferences_parse(&p->in, p->root);
 }
 
 /* A number whose range is the provider's business. */

@@ -10,6 +10,7 @@
  * Errors speak as this API does: "messages.0.content.1.text: Field required".
  */
 #include "api/messages.h"
+#include "api/preferences.h"
 
 #include "api/relay.h"
 #include "api/token_estimate.h"
@@ -148,7 +149,7 @@ static int parse_models(struct messages_parser *p)
 		rc = parse_list(p, "fallbacks");
 	if (!rc && !p->conversation->model.p)
 		rc = param_fail_missing(&p->in, "", "model");
-	return rc;
+	return rc ? rc : preferences_parse(&p->in, p->root);
 }
 
 /* ---- settings ---- */

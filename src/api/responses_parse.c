@@ -8,6 +8,7 @@
  */
 #include "api/relay.h"
 #include "api/responses.h"
+#include "api/preferences.h"
 
 #include "api/relay.h"
 
@@ -166,7 +167,7 @@ static int parse_models(struct responses_parser *p)
 	if (c->model.n == 0)
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "model",
 		        "Invalid 'model': it is empty.");
-	return 0;
+	return preferences_parse(&p->in, p->root);
 }
 
 /*

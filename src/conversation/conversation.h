@@ -193,6 +193,13 @@ struct extra_member {
 	struct str raw; /* JSON */
 };
 
+/* Which providers the request wants, of those that could serve it: OpenRouter's `provider`. */
+struct preferences {
+	struct str *order, *only, *ignore; /* names of providers */
+	size_t n_order, n_only, n_ignore;
+	bool no_fallbacks;
+};
+
 struct conversation_index;
 
 struct conversation {
@@ -206,6 +213,7 @@ struct conversation {
 	struct str model;   /* as the client named it */
 	struct str *models; /* fallback list, in order, without the first */
 	size_t n_models;
+	struct preferences preferences;
 	uint32_t next_reply; /* number of the next upstream reply */
 	bool has_server_tool;
 	enum dialect dialect; /* of the request; what raw texts of its tools and extra are written in */

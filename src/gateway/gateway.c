@@ -8,6 +8,7 @@
  */
 #include "gateway/internal.h"
 
+#include "gateway/lists.h"
 #include "gateway/network.h"
 #include "gateway/saving.h"
 
@@ -193,6 +194,7 @@ static int gateway_start(struct gateway *g, struct error *err)
 		return r;
 	g->pool = pool_new(g->base, POOL_THREADS);
 	g->client = http_client_new(g->base, g->pool);
+	g->lists = lists_new(g);
 	g->network = network_new(g);
 	g->containers = container_client_new(g->base, g->options->sup_fd, &ch);
 	r = start_signals(g, err);
@@ -219,9 +221,11 @@ static void gateway_stop(struct gateway *g)
 	container_client_free(g->containers);
 	g->saving = saving_free(g->saving);
 	upstream_free_links(g);
+	lists_stop(g->lists);
 	http_client_free(g->client);
 	pool_free(g->pool);
 	turns_free_all(g);
+	g->lists = lists_free(g->lists);
 	g->network = network_free(g->network);
 	keeper_free(g->keeper);
 	store_close(g->store);

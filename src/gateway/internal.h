@@ -35,6 +35,7 @@
 
 struct turn_run;
 struct upstream_link;
+struct lists;
 struct exec;
 
 struct gateway {
@@ -52,6 +53,7 @@ struct gateway {
 	struct turn_run *turns;      /* running ones, linked */
 	struct exec *execs;          /* running and recently ended ones, linked */
 	struct upstream_link *links; /* fetches to providers */
+	struct lists *lists;   /* of models, as providers tell them */
 	struct shared *shared; /* with the other gateways of this node */
 	struct keeper *keeper;
 	struct network *network;

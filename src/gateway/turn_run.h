@@ -77,6 +77,7 @@ struct turn_run {
 	struct api_identity who;
 	char seed[48]; /* random: the request's own container id comes from it */
 	struct route route;
+	void (*routed)(struct turn_run *t, const struct error *err); /* who waits for the route */
 	struct upstream up;
 	struct attempts attempts; /* of the call that is under way */
 	struct event *retry;      /* NULL until needed: the next attempt's time */
@@ -139,6 +140,11 @@ void upstream_pause(struct turn_run *t, bool paused);
 void upstream_apply_pause(struct turn_run *t); /* after t->blocked changed */
 void upstream_cancel(
         struct turn_run *t); /* also frees what is left; may be called when nothing runs */
+
+/* Finds the route of what was parsed; then() from within, or from the loop later, always; storing
+ * is set meanwhile. routing.c */
+void routing_find(
+        struct turn_run *t, void (*then)(struct turn_run *t, const struct error *err));
 
 /* callids.c */
 void callids_keep(struct turn_run *t,

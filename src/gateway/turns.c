@@ -737,28 +737,25 @@ static void parse_work(void *arg)
 	t->in.body = NULL; /* the api has it in every case */
 }
 
-static int find_route(struct turn_run *t, struct error *err)
+static void route_found(struct turn_run *t, const struct error *err)
 {
-	const struct conversation *c = t->request.conversation;
-
-	return route_resolve(t->g->config, t->request.api->speaks, c->model, c->models, c->n_models,
-	        &t->route, err);
+	if (err != NULL || t->x == NULL)
+		refuse(t, err);
+	else if (network_wanted(t) != NULL)
+		network_begin(t);
+	else
+		go_on(t);
 }
 
 static void parse_done(void *arg)
 {
 	struct turn_run *t = arg;
-	struct error e;
 
 	t->storing = false;
 	if (t->job_error != NULL || t->x == NULL)
 		refuse(t, t->job_error);
-	else if (find_route(t, &e) < 0)
-		refuse(t, &e);
-	else if (network_wanted(t) != NULL)
-		network_begin(t);
 	else
-		go_on(t);
+		routing_find(t, route_found);
 }
 
 static void go_on(struct turn_run *t)

@@ -104,12 +104,32 @@ struct route {
 	struct provider_target *targets; /* in order of trying */
 	size_t n, cap;
 };
+struct route_query {
+	enum dialect speaks; /* what the client speaks */
+	struct str model;
+	const struct str *models; /* the fallback list; with an empty model the first of them counts */
+	size_t n_models;
+	const struct preferences *preferences; /* NULL: none */
+	/*
+	 * What providers list themselves, for the caller to know; NULL: nothing. each() calls fn for every
+	 * model of a provider until fn returns false.
+	 */
+	bool (*lists)(void *ctx, const struct config_provider *p, struct str model);
+	void (*each)(void *ctx, const struct config_provider *p, bool (*fn)(void *fn_ctx, struct str model),
+	        void *fn_ctx);
+	void *ctx;
+};
 /*
- * Resolves a model name (DESIGN section 9): an alias; provider/model; a bare name that a provider lists; else
- * the first provider of the dialect the request speaks (openai-chat counts for Responses); else
- * -ERR_NOT_FOUND, type "model_not_found", naming near matches. `google/` is `gemini/`. models: the fallback list.
+ * Resolves model names (DESIGN section 9): an alias; provider/model; a bare name that a provider lists, in
+ * its prices or itself; else the first provider of the dialect the request speaks, then of the other one of
+ * OpenAI's; else -ERR_NOT_FOUND, type "model_not_found", naming near matches. `google/` is `gemini/`. Then
+ * the request's preferences order and thin out what there is.
  */
-int route_resolve(const struct config *cfg, enum dialect speaks, struct str model, const struct str *models, size_t n_models, struct route *ret, struct error *err);
+int route_resolve(const struct config *cfg, const struct route_query *q, struct route *ret, struct error *err);
+/* Puts target number i before all others. */
+void route_prefer(struct route *r, size_t i);
+/* Would it help to know what providers list themselves? */
+bool route_wants_lists(const struct config *cfg, const struct route_query *q);
 void route_free(struct route *r);
 
 #endif

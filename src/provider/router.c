@@ -1,5 +1,6 @@
 /*
- * Model name → where to send it. Pure: reads the configuration, asks nobody.
+ * Model name → where to send it. Pure: reads the configuration and what the caller knows of
+ * providers' own lists, asks nobody.
  *
  * The order is DESIGN section 9's: an alias; provider/model; a name that a provider lists; the
  * provider whose dialect the request speaks; else not found, with the names that come closest.
@@ -14,6 +15,7 @@
 #define NAME_MAX    256
 #define TARGETS_MAX 64
 #define NEAR_MAX    3
+#define LISTED_MAX  2000 /* names of one provider's own list that are compared */
 
 /* ---- targets ---- */
 
@@ -105,7 +107,9 @@ static void consider(struct near *near, struct str asked, struct str full, struc
 
 	if (full.n > NAME_MAX || shown.n > NAME_MAX)
 		return;
-	d = edit_distance(asked, full);
+	d = full.n > asked.n ? full.n - asked.n : asked.n - full.n;
+	if (d <= asked.n / 3 + 1) /* else they are that far apart already */
+		d = edit_distance(asked, full);
 	if (d > asked.n / 3 + 1) {
 		if (asked.n < 3 || !contains(full, asked))
 			return;
@@ -138,7 +142,23 @@ static void consider_model(
 	consider(near, asked, model, str_of(full));
 }
 
-static void find_near(const struct config *cfg, struct str asked, struct near *near)
+struct listed {
+	struct near *near;
+	struct str asked;
+	const struct config_provider *p;
+	size_t left; /* that may still be looked at */
+};
+
+static bool consider_listed(void *ctx, struct str model)
+{
+	struct listed *l = ctx;
+
+	consider_model(l->near, l->asked, l->p, model);
+	return --l->left > 0;
+}
+
+static void find_near(
+        const struct config *cfg, const struct route_query *q, struct str asked, struct near *near)
 {
 	const char *slash = asked.n ? memchr(asked.p, '/', asked.n) : NULL;
 
@@ -149,6 +169,11 @@ static void find_near(const struct config *cfg, struct str asked, struct near *n
 
 		for (size_t k = 0; k < p->n_prices; k++)
 			consider_model(near, asked, p, str_of(p->prices[k].model));
+		if (q->each) {
+			struct listed l = {near, asked, p, LISTED_MAX};
+
+			q->each(q->ctx, p, consider_listed, &l);
+		}
 		if (p->dialect == DIALECT_SCRIPT)
 			consider_model(near, asked, p, STR("script"));
 		else if (slash && edit_distance((struct str){asked.p, (size_t)(slash - asked.p)},
@@ -159,14 +184,14 @@ static void find_near(const struct config *cfg, struct str asked, struct near *n
 	}
 }
 
-static int not_found(
-        const struct config *cfg, struct str model, const char *param, struct error *err)
+static int not_found(const struct config *cfg, const struct route_query *q, struct str model,
+        const char *param, struct error *err)
 {
 	struct near near = {0};
 	char list[256] = "";
 	size_t len = 0;
 
-	find_near(cfg, model, &near);
+	find_near(cfg, q, model, &near);
 	for (size_t i = 0; i < near.n; i++) {
 		size_t need = strlen(near.name[i]) + 2;
 
@@ -233,27 +258,44 @@ static int add_alias(
 	return 0;
 }
 
-static const struct config_provider *find_listing(const struct config *cfg, struct str model)
+static bool has_price(const struct config_provider *p, struct str model)
+{
+	for (size_t k = 0; k < p->n_prices; k++)
+		if (str_is(model, p->prices[k].model))
+			return true;
+	return false;
+}
+
+/* What the operator wrote comes before what providers say. */
+static const struct config_provider *find_listing(
+        const struct config *cfg, const struct route_query *q, struct str model)
 {
 	for (size_t i = 0; i < cfg->n_providers; i++)
-		for (size_t k = 0; k < cfg->providers[i].n_prices; k++)
-			if (str_is(model, cfg->providers[i].prices[k].model))
-				return &cfg->providers[i];
+		if (has_price(&cfg->providers[i], model))
+			return &cfg->providers[i];
+	for (size_t i = 0; q->lists && i < cfg->n_providers; i++)
+		if (q->lists(q->ctx, &cfg->providers[i], model))
+			return &cfg->providers[i];
 	return NULL;
 }
 
-static const struct config_provider *find_speaker(
-        const struct config *cfg, enum dialect speaks)
+static const struct config_provider *find_dialect(const struct config *cfg, enum dialect d)
 {
-	for (size_t i = 0; i < cfg->n_providers; i++) {
-		enum dialect d = cfg->providers[i].dialect;
-
-		if (d != DIALECT_SCRIPT && provider_for(d) &&
-		        (d == speaks ||
-		                (speaks == DIALECT_OPENAI_RESPONSES && d == DIALECT_OPENAI_CHAT)))
+	for (size_t i = 0; provider_for(d) && i < cfg->n_providers; i++)
+		if (cfg->providers[i].dialect == d)
 			return &cfg->providers[i];
-	}
 	return NULL;
+}
+
+static const struct config_provider *find_speaker(const struct config *cfg, enum dialect speaks)
+{
+	const struct config_provider *p = find_dialect(cfg, speaks);
+
+	if (!p && speaks == DIALECT_OPENAI_RESPONSES)
+		p = find_dialect(cfg, DIALECT_OPENAI_CHAT);
+	if (!p && speaks == DIALECT_OPENAI_CHAT)
+		p = find_dialect(cfg, DIALECT_OPENAI_RESPONSES);
+	return p;
 }
 
 static int check_name(struct str name, const char *param, struct error *err)
@@ -272,41 +314,142 @@ static int check_name(struct str name, const char *param, struct error *err)
 	return 0;
 }
 
-static int resolve(const struct config *cfg, enum dialect speaks, struct str name,
+/* ---- what the request prefers ---- */
+
+/* Its place in the list, or n. OpenRouter's names may have a variant: "deepinfra/turbo". */
+static size_t place_in(const struct str *list, size_t n, const struct config_provider *p)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct str name = list[i], rest;
+
+		split(list[i], &name, &rest);
+		if (str_ieq(name, str_of(p->name)) ||
+		        (str_ieq(name, STR("google")) && strcmp(p->name, "gemini") == 0))
+			return i;
+	}
+	return n;
+}
+
+static void move_target(struct route *r, size_t from, size_t to)
+{
+	struct provider_target t = r->targets[from];
+
+	memmove(&r->targets[to + 1], &r->targets[to], (from - to) * sizeof(*r->targets));
+	r->targets[to] = t;
+}
+
+void route_prefer(struct route *r, size_t i)
+{
+	move_target(r, i, 0);
+}
+
+static bool is_wanted(const struct preferences *w, const struct config_provider *p)
+{
+	if (w->n_only && place_in(w->only, w->n_only, p) == w->n_only)
+		return false;
+	if (w->no_fallbacks && w->n_order && place_in(w->order, w->n_order, p) == w->n_order)
+		return false;
+	return place_in(w->ignore, w->n_ignore, p) == w->n_ignore;
+}
+
+static void drop_target(struct route *r, size_t i)
+{
+	mem_free_ptr(&(char *){(char *)(uintptr_t)r->targets[i].model});
+	memmove(&r->targets[i], &r->targets[i + 1], (r->n - i - 1) * sizeof(*r->targets));
+	r->n--;
+}
+
+static int prefer(struct route *r, const struct preferences *w, struct error *err)
+{
+	size_t sorted = 0;
+
+	for (size_t i = r->n; i-- > 0;)
+		if (!is_wanted(w, r->targets[i].config))
+			drop_target(r, i);
+	if (!r->n)
+		return error_param(err, ERR_NOT_FOUND, "provider",
+		        "the request's `provider` allows none of the providers that serve this "
+		        "model");
+	for (size_t place = 0; place < w->n_order; place++)
+		for (size_t i = sorted; i < r->n; i++)
+			if (place_in(w->order, w->n_order, r->targets[i].config) == place)
+				move_target(r, i, sorted++);
+	while (w->no_fallbacks && !w->n_order && r->n > 1)
+		drop_target(r, r->n - 1);
+	return 0;
+}
+
+/* ---- names ---- */
+
+static const struct config_model *find_alias(const struct config *cfg, struct str name)
+{
+	for (size_t i = 0; i < cfg->n_models; i++)
+		if (str_is(name, cfg->models[i].name))
+			return &cfg->models[i];
+	return NULL;
+}
+
+static int resolve(const struct config *cfg, const struct route_query *q, struct str name,
         const char *param, struct route *r, struct error *err)
 {
+	const struct config_model *alias;
 	const struct config_provider *p;
 	bool found;
 	int e = check_name(name, param, err);
 
 	if (e < 0)
 		return e;
-	for (size_t i = 0; i < cfg->n_models; i++)
-		if (str_is(name, cfg->models[i].name))
-			return add_alias(cfg, &cfg->models[i], r, err);
+	alias = find_alias(cfg, name);
+	if (alias)
+		return add_alias(cfg, alias, r, err);
 	e = add_qualified(cfg, name, r, &found, err);
 	if (e < 0 || found)
 		return e;
-	p = find_listing(cfg, name);
+	p = find_listing(cfg, q, name);
 	/* A name with a slash whose first part is no provider is more likely misspelt than bare. */
 	if (!p && !memchr(name.p, '/', name.n))
-		p = find_speaker(cfg, speaks);
-	return p ? add_target(r, p, name, err) : not_found(cfg, name, param, err);
+		p = find_speaker(cfg, q->speaks);
+	return p ? add_target(r, p, name, err) : not_found(cfg, q, name, param, err);
 }
 
-int route_resolve(const struct config *cfg, enum dialect speaks, struct str model,
-        const struct str *models, size_t n_models, struct route *ret, struct error *err)
+/* Where neither the configuration nor the name itself says who serves it. */
+static bool is_open(const struct config *cfg, struct str name)
+{
+	static const struct route_query nothing = {0};
+	struct str first, rest;
+
+	if (!name.n || name.n > NAME_MAX || find_alias(cfg, name))
+		return false;
+	if (split(name, &first, &rest) && rest.n && find_provider(cfg, first))
+		return false;
+	return !find_listing(cfg, &nothing, name);
+}
+
+bool route_wants_lists(const struct config *cfg, const struct route_query *q)
+{
+	if (is_open(cfg, q->model))
+		return true;
+	for (size_t i = 0; i < q->n_models; i++)
+		if (is_open(cfg, q->models[i]))
+			return true;
+	return false;
+}
+
+int route_resolve(
+        const struct config *cfg, const struct route_query *q, struct route *ret, struct error *err)
 {
 	struct route r = {0};
 	char param[32];
 	int e = 0;
 
-	if (model.n || !n_models)
-		e = resolve(cfg, speaks, model, "model", &r, err);
-	for (size_t i = 0; i < n_models && e == 0; i++) {
+	if (q->model.n || !q->n_models)
+		e = resolve(cfg, q, q->model, "model", &r, err);
+	for (size_t i = 0; i < q->n_models && e == 0; i++) {
 		str_format(param, sizeof(param), "models[%zu]", i);
-		e = resolve(cfg, speaks, models[i], param, &r, err);
+		e = resolve(cfg, q, q->models[i], param, &r, err);
 	}
+	if (e == 0 && q->preferences)
+		e = prefer(&r, q->preferences, err);
 	if (e < 0) {
 		route_free(&r);
 		return e;

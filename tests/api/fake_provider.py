@@ -399,6 +399,8 @@ class FakeProvider:
         self.port = self.listener.getsockname()[1]
         self.models = {}
         self.strangers = []  # requests that named no model of ours
+        self.lists = {}  # path and query of a GET: a Reply, or a function of the request; else 404
+        self.list_requests = []
         self.connections = 0
         self.lock = threading.Lock()
         threading.Thread(target=self.accept, daemon=True).start()
@@ -421,6 +423,15 @@ class FakeProvider:
             self.connections += 1
             threading.Thread(target=self.serve, args=(Connection(sock, self.connections),), daemon=True).start()
 
+    def answer(self, request):
+        if request.method == "GET":
+            self.list_requests.append(request)
+            reply = self.lists.get(request.path)
+            return (reply(request) if callable(reply) else reply) or error(404, {"error": {"message": "no such path"}})
+        model = self.find(request)
+        return model.take(request) if model else error(404, {"error": {"message": "no such model",
+                                                                        "code": "model_not_found"}})
+
     def find(self, request):
         try:
             model = self.models.get(request.json.get("model"))
@@ -437,10 +448,7 @@ class FakeProvider:
                 request = None
                 request = connection.request()
                 request.connection = connection.number
-                model = self.find(request)
-                reply = model.take(request) if model else error(404, {"error": {"message": "no such model",
-                                                                                "code": "model_not_found"}})
-                keep = connection.say(reply, request)
+                keep = connection.say(self.answer(request), request)
                 request.answered.set()
                 if not keep:
                     break

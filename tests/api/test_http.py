@@ -299,7 +299,7 @@ def test_health_and_readiness(client):
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/responses",
-                                  "/v1/responses/", "//v1/responses", "/v1/chat/completions", "/api/v1/responses/x/y/z",
+                                  "/v1/responses/", "//v1/responses", "/v1/completions", "/api/v1/responses/x/y/z",
                                   "/api/v1/%72esponses", "/api/v1/../v1/responses"])
 def test_what_is_not_there_is_a_404_in_json(client, path):
     answer = client.request("POST", path, {})

@@ -7,6 +7,7 @@ import contextlib
 import email.utils
 import http.client
 import itertools
+import json
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ import pytest
 import brigtest
 from brigtest import SHELL, check_error, outputs_of, text_of, wait_for
 from fake_provider import (REPEAT, Cut, Hold, Reply, Reset, Sink, calls, chunk, error, error_in_stream, rate_limited,
-                           shell, text)
+                           shell, text, thinking)
 
 PROVIDERS = 60
 numbers = itertools.count(1)
@@ -345,3 +346,179 @@ def test_a_gateway_that_dies_keeps_nothing_shut(quick, provider):
 def ask_quietly(client, name):
     with contextlib.suppress(OSError, http.client.HTTPException):
         return client.post("/responses", {"model": name, "input": "x"}).status
+
+
+# ---- bare names ----
+
+def listing(*ids, **more):
+    return Reply([json.dumps({"object": "list", "data": [{"id": i, "object": "model"} for i in ids], **more})],
+                 framing="length", content_type="application/json")
+
+
+@contextlib.contextmanager
+def bare(provider, lists, **config):
+    """A server whose providers list these: {name: what GET /models answers}."""
+    here = []
+    for name, reply in lists.items():
+        here.append({"name": name, "dialect": "openai-chat", "base_url": provider.base_url("/" + name),
+                     "api_key": "key-of-" + name})
+        if reply is not None:
+            provider.lists["/%s/v1/models" % name] = reply
+    server = brigtest.Server(provider, config=dict({"providers": here}, **config))
+    with server.running():
+        yield server
+    for name in lists:
+        provider.lists.pop("/%s/v1/models" % name, None)
+
+
+def asked(provider, name):
+    return [r for r in provider.list_requests if r.path == "/%s/v1/models" % name]
+
+
+def test_a_bare_name_goes_to_who_lists_it(provider):
+    model = provider.model(text("hello"), REPEAT)
+    with bare(provider, {"l1": listing("x", "y"), "l2": listing("z", model.upstream_name, "vendor/slash")}) as server:
+        client = server.client()
+        response = client.ask(model.upstream_name)
+        assert response["model"] == "l2/" + model.upstream_name
+        for _ in range(5):
+            client.ask(model.upstream_name)
+        assert len(asked(provider, "l1")) == len(asked(provider, "l2")) == 1
+        assert asked(provider, "l2")[0].headers["authorization"] == "Bearer key-of-l2"
+        # Nobody lists it: it goes to the first that speaks the dialect, as the whole name.
+        answer = client.post("/responses", {"model": "unheard-of", "input": "x"})
+        assert answer.status == 404 and "provider does not know" in answer.error["message"]
+        # A name with a slash is listed, or unknown.
+        answer = client.post("/responses", {"model": "vendor/slash", "input": "x"})
+        assert answer.status == 404 and "provider does not know" in answer.error["message"]
+        answer = client.post("/responses", {"model": "vendor/slosh", "input": "x"})
+        assert answer.status == 404 and "near it: l2/vendor/slash" in answer.error["message"]
+
+
+def test_what_a_list_is_not_asked_for(provider):
+    model = provider.model(text("hello"), REPEAT)
+    with bare(provider, {"n1": listing("x")}, models=[{"name": "al", "route": ["n1/" + model.upstream_name]}]) as server:
+        for name in ("n1/" + model.upstream_name, "al", "brig/script"):
+            server.client().ask(name)
+        assert not asked(provider, "n1")
+
+
+@pytest.mark.parametrize("reply", [
+    error(500, BUSY), error(404, b"<html>"), listing(), Reply([b"[]"], framing="length"), Reply([b'{"data": 7}'], framing="length"),
+    Reply([b'{"data": [1, null, {}, {"id": 5}, {"id": ""}, {"id": "a b"}, {"id": "\\u0000"}]}'], framing="length"),
+    Reply([b"{" * 1000], framing="length"), Reply([Cut()]), Reply([lambda: itertools.repeat(b"x" * 65536, 200)]),
+    Reply([b'{"data": [' + b'{"id": "m"},' * 30000 + b'{"id": "m"}]}'], framing="length")],
+    ids=["500", "html", "empty", "array", "number", "odd names", "broken", "cut", "endless", "many"])
+def test_a_list_that_is_none_is_nobody_s_loss(provider, reply):
+    model = provider.model(text("hello"))
+    with bare(provider, {"o1": reply}) as server:
+        assert server.client().ask(model.upstream_name)["model"] == "o1/" + model.upstream_name
+        assert len(asked(provider, "o1")) >= 1
+
+
+def test_a_list_that_never_comes_is_waited_for_once(provider):
+    model = provider.model(text("hello"), REPEAT)
+    with bare(provider, {"w1": Reply([Hold()], framing="raw"), "w2": listing(model.upstream_name)}) as server:
+        client = server.client()
+        begun = time.monotonic()
+        assert client.ask(model.upstream_name)["model"] == "w2/" + model.upstream_name
+        assert time.monotonic() - begun >= 2.5, "the list of w1 could still have come"
+
+
+def test_who_waits_for_a_list_may_leave(provider):
+    with bare(provider, {"v1": Reply([Hold()], framing="raw")}) as server:
+        client = server.client()
+        stream = client.begin("some-model")
+        wait_for(lambda: asked(provider, "v1"))
+        stream.close()
+        client.ask("brig/script")
+        assert server.gateways()
+
+
+def test_a_list_of_many_pages(provider):
+    """Anthropic's and Google's lists come in pages."""
+    pages = {
+        "/q1/v1/models?limit=1000": {"data": [{"type": "model", "id": "claude-a"}], "has_more": True, "last_id": "claude a/b"},
+        "/q1/v1/models?limit=1000&after_id=claude%20a%2Fb": {"data": [{"type": "model", "id": "claude-b"}],
+                                                               "has_more": False, "last_id": "claude-b"}}
+    for path, page in pages.items():
+        provider.lists[path] = Reply([json.dumps(page)], framing="length", content_type="application/json")
+    server = brigtest.Server(provider, config={"providers": [
+        {"name": "q1", "dialect": "anthropic", "base_url": provider.base_url("/q1"), "api_key": "secret"}]})
+    with server.running():
+        ids = [m["id"] for m in server.client().get("/models").json["data"]]
+        assert "q1/claude-a" in ids and "q1/claude-b" in ids
+    first = [r for r in provider.list_requests if r.path.startswith("/q1/")]
+    assert len(first) == 2 and all(r.headers["x-api-key"] == "secret" for r in first)
+    assert all(r.headers["anthropic-version"] for r in first)
+
+
+# ---- preferences ----
+
+def test_preferences(client, provider):
+    """OpenRouter's `provider`: names of ours, in the order to try, the only ones, or not these."""
+    models = [provider.model(text("%d" % i), REPEAT) for i in range(3)]
+    names = ["p%d/%s" % (i + 1, m.upstream_name) for i, m in enumerate(models)]
+
+    def served(**wishes):
+        answer = post(client, *names, provider=wishes)
+        return answer.headers["x-brig-provider"]
+
+    assert served() == "p1"
+    assert served(order=["p3", "nobody"]) == "p3"
+    assert served(only=["p2", "p3"]) == "p2"
+    assert served(ignore=["p1"], sort="price", data_collection="deny") == "p2"
+    post(client, *names, provider={"only": ["p9"]}, expect=404)
+    bad = provider.model(error(500, BUSY), REPEAT)
+    post(client, "p1/" + bad.upstream_name, names[1], provider={"allow_fallbacks": False}, expect=502)
+    for wrong in ("p1", {"order": "p1"}, {"only": [1]}, {"ignore": ["x"] * 100}, {"allow_fallbacks": "no"}):
+        answer = post(client, names[0], provider=wrong, expect=400)
+        assert answer.error["param"].startswith("provider"), answer
+
+
+# ---- state that belongs to one provider ----
+
+SECRET = [{"type": "reasoning.encrypted", "data": "SECRET-OF-ONE", "index": 0}]
+
+
+def thoughts_of(request):
+    return [d for m in request.json["messages"] for d in m.get("reasoning_details") or []]
+
+
+def replay(response, more="and then?"):
+    return [{"role": "user", "content": "go"}] + response["output"] + [{"role": "user", "content": more}]
+
+
+def test_state_brings_its_provider_to_the_front(client, provider):
+    """The first failed and the second thought: the second is asked first from then on, by whoever holds its thoughts."""
+    first = provider.model(error(500, BUSY), text("from the first"))
+    second = provider.model(thinking("hm", "from the second", details=SECRET), text("again from the second"))
+    names = ["p1/" + first.upstream_name, "p2/" + second.upstream_name]
+    response = client.ask(names[0], models=names[1:])
+    assert any(i["type"] == "reasoning" and i["encrypted_content"].startswith("brig1.") for i in response["output"])
+    again = client.ask(names[0], models=names[1:], input=replay(response))
+    assert text_of(again) == "again from the second" and again["model"] == names[1]
+    assert len(first.requests) == 1
+    assert thoughts_of(second.requests[1])[0]["data"] == "SECRET-OF-ONE"
+
+
+def test_another_provider_gets_the_conversation_without_it(client, provider):
+    second = provider.model(thinking("hm", "I thought", details=SECRET), error(500, BUSY), REPEAT)
+    first = provider.model(text("from the first"))
+    names = ["p1/" + first.upstream_name, "p2/" + second.upstream_name]
+    response = client.ask(names[1])
+    again = client.ask(names[0], models=names[1:], input=replay(response))
+    assert text_of(again) == "from the first"
+    assert len(second.requests) == 2, "its provider was asked first"
+    sent = first.requests[0].body.decode()
+    assert "SECRET" not in sent and "brig1." not in sent and "hm" not in sent and "I thought" in sent
+
+
+def test_broken_state_pins_nobody(client, provider):
+    first, second = provider.model(text("from the first"), REPEAT), provider.model(text("never"), REPEAT)
+    names = ["p1/" + first.upstream_name, "p2/" + second.upstream_name]
+    for sealed in ("brig1.", "brig1.AAAA", "brig1." + "A" * 4000, "gAAAA"):
+        items = [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealed},
+                 {"role": "user", "content": "x"}]
+        assert text_of(client.ask(names[0], models=names[1:], input=items)) == "from the first"
+        assert sealed not in first.requests[-1].body.decode() or sealed == "brig1."

@@ -30,6 +30,14 @@ static struct config_model models[] = {
 static struct config cfg = {
         .providers = providers, .n_providers = 4, .models = models, .n_models = 4};
 
+/* What is asked beside the names; tests change it and call plain() at their end. */
+static struct route_query query = {.speaks = DIALECT_OPENAI_RESPONSES};
+
+static void plain(void)
+{
+	query = (struct route_query){.speaks = DIALECT_OPENAI_RESPONSES};
+}
+
 /* "provider:model provider:model", or the error. */
 static char *resolve_list(const char *model, const char *const *more)
 {
@@ -41,7 +49,10 @@ static char *resolve_list(const char *model, const char *const *more)
 
 	for (; more && *more; more++)
 		list[n++] = str_of(*more);
-	if (route_resolve(&cfg, DIALECT_OPENAI_RESPONSES, str_of(model), list, n, &r, &err) < 0) {
+	query.model = str_of(model);
+	query.models = list;
+	query.n_models = n;
+	if (route_resolve(&cfg, &query, &r, &err) < 0) {
 		assert_int_equal(r.n, 0);
 		buf_printf(
 		        &b, "%d %s %s %s", error_http_status(&err), err.param, err.type, err.text);
@@ -102,8 +113,7 @@ static void test_refusals(void **state)
 	is("a\nb", "400 model  the model's name holds a space or control character");
 	is("\xff", "400 model  the model's name is not UTF-8");
 	is("brig/other", "404 model model_not_found provider brig has no model but script");
-	is("claude/x",
-	        "400 model  provider claude speaks a dialect that this version cannot reach");
+	is("claude/x", "claude:x");
 	is("lost", "503 model  the route of lost names gone/model, which no provider serves");
 }
 
@@ -141,17 +151,16 @@ static void test_no_speaker(void **state)
 	struct error err = {0};
 	struct route r = {0};
 
-	assert_int_equal(
-	        route_resolve(&none, DIALECT_OPENAI_RESPONSES, STR("fst"), NULL, 0, &r, &err),
-	        -ERR_NOT_FOUND);
+	struct route_query q = {.speaks = DIALECT_OPENAI_RESPONSES, .model = STR("fst")};
+
+	assert_int_equal(route_resolve(&none, &q, &r, &err), -ERR_NOT_FOUND);
 	assert_string_equal(err.text, "model \"fst\" is not known here; near it: fast");
-	assert_int_equal(
-	        route_resolve(&none, DIALECT_OPENAI_RESPONSES, STR("scrip"), NULL, 0, &r, &err),
-	        -ERR_NOT_FOUND);
+	q.model = STR("scrip");
+	assert_int_equal(route_resolve(&none, &q, &r, &err), -ERR_NOT_FOUND);
 	assert_string_equal(err.text, "model \"scrip\" is not known here; near it: brig/script");
 	/* The script never stands in for a model that was not found. */
-	assert_int_equal(route_resolve(&none, DIALECT_OPENAI_CHAT, STR("gpt"), NULL, 0, &r, &err),
-	        -ERR_NOT_FOUND);
+	q = (struct route_query){.speaks = DIALECT_OPENAI_CHAT, .model = STR("gpt")};
+	assert_int_equal(route_resolve(&none, &q, &r, &err), -ERR_NOT_FOUND);
 }
 
 static void test_fallbacks(void **state)
@@ -182,6 +191,113 @@ static void test_too_many(void **state)
 	free(got);
 }
 
+/* ---- providers' own lists ---- */
+
+static bool fake_lists(void *ctx, const struct config_provider *p, struct str model)
+{
+	return strcmp(p->name, "gemini") == 0 &&
+	       (str_is(model, "listed-by-gemini") || str_is(model, "acme/big") ||
+	               str_is(model, "gpt-5.6"));
+}
+
+static void fake_each(void *ctx, const struct config_provider *p,
+        bool (*fn)(void *fn_ctx, struct str model), void *fn_ctx)
+{
+	char name[32];
+
+	for (int i = 0; strcmp(p->name, "gemini") == 0 && i < 5000; i++) {
+		snprintf(name, sizeof(name), "listed-%d", i);
+		if (!fn(fn_ctx, str_of(name)))
+			break;
+	}
+}
+
+static void test_own_lists(void **state)
+{
+	query.lists = fake_lists;
+	query.each = fake_each;
+	is("listed-by-gemini", "gemini:listed-by-gemini");
+	is("acme/big", "gemini:acme/big");
+	is("gpt-5.6", "openai:gpt-5.6");   /* prices say so */
+	is("unlisted", "openai:unlisted"); /* who speaks the dialect */
+	is("openai/listed-by-gemini", "openai:listed-by-gemini");
+	is("fast", "gemini:gemini-3-pro openai:gpt-5.6");
+	near_is("gemmini/listed-1999", "gemini/listed-1999, gemini/listed-199, gemini/listed-999");
+	near_is("gemmini/listed-4999", "gemini/listed-4999, gemini/listed-499, gemini/listed-999");
+	plain();
+}
+
+static bool wants(const char *model, const char *more)
+{
+	struct str list = str_of(more);
+	struct route_query q = {.model = str_of(model), .models = &list, .n_models = more != NULL};
+
+	return route_wants_lists(&cfg, &q);
+}
+
+static void test_when_lists_are_wanted(void **state)
+{
+	assert_false(wants("fast", NULL));
+	assert_false(wants("openai/new", NULL));
+	assert_false(wants("google/new", NULL));
+	assert_false(wants("gpt-5.6", NULL));
+	assert_false(wants("meta-llama/llama-4", NULL));
+	assert_false(wants("", NULL));
+	assert_true(wants("new", NULL));
+	assert_true(wants("acme/big", NULL));
+	assert_true(wants("openai/", NULL));
+	assert_true(wants("fast", "new"));
+	assert_false(wants("fast", "openai/new"));
+}
+
+/* ---- preferences ---- */
+
+static struct str names[8];
+
+static size_t some(struct str **ret, size_t at, const char *const *list)
+{
+	size_t n = 0;
+
+	*ret = names + at;
+	for (; list[n]; n++)
+		names[at + n] = str_of(list[n]);
+	return n;
+}
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void test_preferences(void **state)
+{
+	struct preferences w = {0};
+
+	query.preferences = &w;
+	list_is("openai:a gemini:b openai:c", "openai/a", "google/b", "openai/c");
+	w.n_order = some(&w.order, 0, LIST("gemini"));
+	list_is("gemini:b openai:a openai:c", "openai/a", "google/b", "openai/c");
+	w.n_order = some(&w.order, 0, LIST("nobody", "Google/turbo", "openai"));
+	list_is("gemini:b openai:a openai:c", "openai/a", "google/b", "openai/c");
+	w.no_fallbacks = true;
+	list_is("gemini:b openai:a", "openai/a", "google/b");
+	w.n_order = some(&w.order, 0, LIST("openai"));
+	list_is("openai:a openai:c", "openai/a", "google/b", "openai/c");
+	w.n_order = some(&w.order, 0, LIST("nobody"));
+	is("openai/a", "404 provider  the request's `provider` allows none of the providers that "
+	               "serve this model");
+	w = (struct preferences){.no_fallbacks = true};
+	list_is("openai:a", "openai/a", "google/b", "openai/c");
+	w = (struct preferences){0};
+	w.n_only = some(&w.only, 0, LIST("google"));
+	list_is("gemini:b", "openai/a", "google/b");
+	is("fast", "gemini:gemini-3-pro");
+	is("openai/a", "404 provider  the request's `provider` allows none of the providers that "
+	               "serve this model");
+	w.n_only = 0;
+	w.n_ignore = some(&w.ignore, 0, LIST("gemini", "nobody"));
+	list_is("openai:a openai:c", "openai/a", "google/b", "openai/c");
+	is("fast", "openai:gpt-5.6");
+	plain();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +308,9 @@ int main(void)
 	        cmocka_unit_test(test_no_speaker),
 	        cmocka_unit_test(test_fallbacks),
 	        cmocka_unit_test(test_too_many),
+	        cmocka_unit_test(test_own_lists),
+	        cmocka_unit_test(test_when_lists_are_wanted),
+	        cmocka_unit_test(test_preferences),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
