@@ -82,7 +82,7 @@ int gemini_signature_read(struct param_reader *in, struct str text, struct str *
 	while (ret->n && ret->p[ret->n - 1] == '=')
 		ret->n--;
 	/* What does not read was damaged on its way: it opens nowhere. */
-	if (base64_decode_url(&sealed, *ret))
+	if (base64_decode_url(&sealed, *ret) && utf8_valid(sealed.data, sealed.len))
 		*ret = conversation_copy(
 		        in->conversation, (struct str){sealed.data, sealed.len}, &ok);
 	else
