@@ -44,11 +44,12 @@ struct relay_rule {
 /* ---- the dialects ---- */
 
 static const char *const ours[] = {"models", NULL};
+static const char *const ours_responses[] = {"models", "seed", "stop", NULL};
 static const char *const openrouter_chat[] = {"cache_control", "debug", "image_config", "plugins",
         "provider", "route", "session_id", "trace", "transforms", "usage", NULL};
 static const char *const openrouter_responses[] = {"cache_control", "debug", "image_config",
         "modalities", "plugins", "provider", "route", "session_id", "stop_server_tools_when",
-        "trace", "transforms", "usage", NULL};
+        "top_k", "trace", "transforms", "usage", NULL};
 static const char *const openrouter_messages[] = {"debug", "max_tool_calls", "plugins", "provider",
         "route", "session_id", "stop_server_tools_when", "trace", "transforms", "usage", NULL};
 static const char *const openrouter_gemini[] = {"session_id", NULL};
@@ -60,7 +61,7 @@ static const struct relay_rule rules[] = {
                 .event = {{{"model"}, USE_MODEL}},
                 .whole = {{{"model"}, USE_MODEL}, {{"choices"}, USE_ANSWER},
                         {{"error"}, USE_ERROR}}},
-        [DIALECT_OPENAI_RESPONSES] = {.ours = ours,
+        [DIALECT_OPENAI_RESPONSES] = {.ours = ours_responses,
                 .openrouter = openrouter_responses,
                 .model_in_body = true,
                 .event = {{{"response", "model"}, USE_MODEL}, {{"response", "id"}, USE_ID},

@@ -10,8 +10,6 @@
 #include "api/responses.h"
 #include "api/preferences.h"
 
-#include "api/relay.h"
-
 #include "base/utf8.h"
 #include "tool/tool.h"
 
@@ -598,8 +596,6 @@ int responses_parse(struct api_request *in, struct str request_seed, struct turn
 		turn_request_free(&r);
 		return rc;
 	}
-	if (p.store == 0 && !in->has_history && !relay_holds_sealed(body))
-		r.body = body;
 	*ret = r;
 	return 0;
 }

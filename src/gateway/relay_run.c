@@ -32,17 +32,33 @@
  * there. */
 static bool holds_ours(const struct conversation *c)
 {
-	for (size_t i = 0; i < c->n_items; i++)
-		if (c->items[i]->call.tool != NULL || c->items[i]->result.tool != NULL)
+	for (size_t i = 0; i < c->n_items; i++) {
+		const struct item *it = c->items[i];
+
+		/* An item that kept its own text is of the provider's own shell. */
+		if ((it->call.tool != NULL || it->result.tool != NULL) &&
+		        !(c->dialect == DIALECT_OPENAI_RESPONSES && it->raw.n > 0))
 			return true;
+	}
 	return false;
+}
+
+/* Does the provider know all tools of the request as they are? */
+static bool knows_tools(const struct provider_target *target, const struct conversation *c)
+{
+	if (provider_runs_shell(target, c))
+		return true;
+	for (size_t i = 0; i < c->n_tools && c->dialect == DIALECT_OPENAI_RESPONSES; i++)
+		if (str_is(c->tools[i].type, "shell") || str_is(c->tools[i].type, "local_shell"))
+			return false;
+	return !c->has_server_tool;
 }
 
 static bool fits(const struct turn_run *t, const struct provider_target *target)
 {
 	const struct turn_request *q = &t->request;
 
-	return q->body.p != NULL && !q->conversation->has_server_tool && !q->store &&
+	return q->body.p != NULL && knows_tools(target, q->conversation) && !q->store &&
 	       target->provider->dialect == q->api->speaks && target->provider->relay != NULL &&
 	       !t->in.path_array && !holds_ours(q->conversation);
 }
@@ -67,7 +83,11 @@ int relay_run_build(struct turn_run *t, const struct provider_call *pc,
 
 	t->relay.sent = false;
 	if (!fits(t, pc->target)) {
-		if (q->only_here == NULL)
+		/* A Responses request is built anew for a provider of its own dialect without loss.
+		 */
+		if (q->only_here == NULL ||
+		        (q->conversation->dialect == DIALECT_OPENAI_RESPONSES &&
+		                pc->target->provider->dialect == DIALECT_OPENAI_RESPONSES))
 			return pc->target->provider->build(pc, ret, err);
 		*err = *q->only_here;
 		return -(int)err->code;

@@ -368,8 +368,7 @@ static void store_begin(struct turn_run *t)
 	turn_feed(t->turn, &ev);
 }
 
-static void emit(
-        struct turn_run *t, const struct turn_output *o, const struct turn_totals *totals)
+static void emit(struct turn_run *t, const struct turn_output *o, const struct turn_totals *totals)
 {
 	if (o->type == OUT_TOOL_BEGIN || o->type == OUT_ITEM_END)
 		callids_keep(t, o->item);
@@ -552,6 +551,7 @@ void turn_run_serve(struct turn_run *t)
 	}
 	t->who.has_price = false;
 	t->who.provider = by->config->name;
+	t->who.native_shell = provider_runs_shell(by, t->request.conversation);
 	buf_printf(&shown, "%s/%s", by->config->name, by->model);
 	free(t->model_shown);
 	t->model_shown = buf_steal(&shown, NULL);
