@@ -38,8 +38,6 @@ int cli_egress(void)
 {
 	const char *text = getenv("BRIG_PORT");
 	struct egress_options o = {
-	        .hosts = getenv("BRIG_EGRESS_HOSTS"),
-	        .resolv_conf = getenv("BRIG_EGRESS_RESOLV_CONF"),
 	        .limits = EGRESS_LIMITS_DEFAULT,
 	};
 	struct error err = {0};

@@ -105,6 +105,8 @@ static int prepare_gateways(struct server *s, struct error *err)
 	s->spawn.egress_uid = sup_uid_egress(&s->values.sup);
 	s->spawn.port = s->values.port;
 	s->spawn.egress = &s->values.egress;
+	s->values.sup.resolv_conf = getenv("BRIG_EGRESS_RESOLV_CONF");
+	s->values.sup.hosts = getenv("BRIG_EGRESS_HOSTS");
 	s->spawn.data = s->values.sup.data;
 	s->spawn.exe = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 	s->spawn.settings = settings_memfd(s->settings);

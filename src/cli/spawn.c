@@ -219,20 +219,15 @@ _Noreturn static void exec_dropped(
 _Noreturn static void egress_exec(const struct spawn *s, int sock, pid_t parent)
 {
 	char title[] = SPAWN_EGRESS_TITLE, path[] = "PATH=/usr/bin:/bin", lang[] = "LANG=C.UTF-8";
-	char port[48], limits[200], hosts[4200], resolver[4200];
+	char port[48], limits[200];
 	char *env[16] = {path, lang, port, limits, NULL};
 	const struct egress_limits *l = s->egress;
 	int fds[] = {sock, s->exe};
-	size_t n = 4;
 
 	str_format(port, sizeof(port), "BRIG_PORT=%u", s->port);
 	str_format(limits, sizeof(limits), "BRIG_EGRESS_LIMITS=%u %u %u %u %u %" PRIu64,
 	        l->connections, l->connections_per_s, l->questions_per_s, l->idle_ms, l->total_ms,
 	        l->bytes);
-	if (variable_keep("BRIG_EGRESS_HOSTS", hosts, sizeof(hosts)))
-		env[n++] = hosts;
-	if (variable_keep("BRIG_EGRESS_RESOLV_CONF", resolver, sizeof(resolver)))
-		env[n++] = resolver;
 	keep_variables(env, sizeof(env) / sizeof(env[0]));
 	exec_dropped("egress", title, env, fds, 2, s->egress_uid, parent);
 }

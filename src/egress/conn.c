@@ -465,7 +465,8 @@ static void dial(struct egress_conn *c, int errnum)
 	}
 }
 
-static void on_resolved(void *ctx, const union egress_address *addresses, size_t n)
+static void on_resolved(
+        void *ctx, const union egress_address *addresses, size_t n, const char *failure)
 {
 	struct egress_conn *c = ctx;
 
@@ -474,7 +475,7 @@ static void on_resolved(void *ctx, const union egress_address *addresses, size_t
 		memcpy(c->addresses, addresses, n * sizeof(*addresses));
 	c->n_addresses = n;
 	if (n == 0)
-		egress_conn_fail(c, 502, "name not resolved");
+		egress_conn_fail(c, 502, failure);
 	else
 		dial(c, 0);
 	settle(c);

@@ -86,6 +86,21 @@ static int add(struct egress *e, const struct egress_add *m, struct packet *p)
 	return 0;
 }
 
+/* The first ones must do; later ones that do not leave it at the last that did. */
+static int sources(struct egress *e, const struct packet *p)
+{
+	struct error err;
+	int r = egress_resolver_sources(e->resolver, p->fds[0], p->fds[1], &err);
+
+	if (r == 0)
+		e->has_sources = true;
+	else if (e->has_sources)
+		LOG(LOG_ERROR, "egress_sources", LOG_S("error", err.text));
+	else
+		*e->err = err;
+	return e->has_sources ? 0 : r;
+}
+
 static int take(struct egress *e, const void *message, size_t size, struct packet *p)
 {
 	struct egress_header h;
@@ -111,6 +126,8 @@ static int take(struct egress *e, const void *message, size_t size, struct packe
 		p->n_fds = 0;
 		return 0;
 	}
+	if (h.op == EGRESS_SOURCES && p->len == sizeof(h) && p->n_fds == 2)
+		return sources(e, p);
 	return broken(e, "a message is unknown");
 }
 
@@ -168,9 +185,7 @@ static int start(struct egress *e, const struct egress_options *o, struct error 
 	e->own = egress_address_own_new(o->own_ports, o->n_own_ports);
 	e->records = egress_records_new(e->base);
 	evutil_secure_rng_init();
-	e->resolver =
-	        egress_resolver_new(e->base, o->resolv_conf ? o->resolv_conf : "/etc/resolv.conf",
-	                o->hosts ? o->hosts : "/etc/hosts", err);
+	e->resolver = egress_resolver_new(e->base, err);
 	if (!e->resolver)
 		return -ERR_IO;
 	limits_fit(e, egress_confine_limits());

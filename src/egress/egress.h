@@ -30,8 +30,6 @@ struct egress_limits {
 };
 
 struct egress_options {
-	const char *resolv_conf;   /* NULL: /etc/resolv.conf; read once, at start */
-	const char *hosts;         /* NULL: /etc/hosts; likewise */
 	const uint16_t *own_ports; /* of brig's own listeners: never dialled on this machine */
 	size_t n_own_ports;        /* at most 16 */
 	struct egress_limits limits;

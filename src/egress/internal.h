@@ -57,6 +57,7 @@ struct egress {
 	struct egress_limits limits;
 	struct egress_own *own;
 	struct egress_resolver *resolver;
+	bool has_sources; /* resolv.conf and hosts came */
 	struct egress_records *records;
 	struct egress_containers containers;
 	unsigned n_conns;

@@ -285,7 +285,7 @@ static scmp_filter_ctx make_worker(bool saver)
 }
 
 /*
- * egress  what the egress process may call once it has read its files: TCP and UDP over IP, the
+ * egress  what the egress process may call, which is given what it reads: TCP and UDP over IP, the
  * socket that tells this machine's own addresses, its loop and its log. Opening a file is refused
  * and not deadly, since a libc may try and goes on without; all else kills.
  */

@@ -42,6 +42,9 @@ enum egress_op {
 	EGRESS_REMOVE,  /* struct egress_remove: the container is live no more; its connections end
 	                 */
 	EGRESS_SINK,    /* struct egress_header; one descriptor: a gateway's socket for records */
+	EGRESS_SOURCES, /* struct egress_header; two descriptors: resolv.conf and hosts as they are
+	                   now. The first message, and again when either has changed: egress can
+	                   open no file. /dev/null for one that is not there */
 	/* egress → gateway, on a sink */
 	EGRESS_RECORD = 32, /* struct egress_record + label */
 };

@@ -45,14 +45,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define QUICK_DEATH_MS   10000
-#define MAX_QUICK_DEATHS 5
-#define END_LIMIT_MS     30000
-#define SOCKET_BYTES     (1 << 20)
-#define TURN_MS          5
-#define EGRESS_RETRY_MS  500
-#define EGRESS_BACK_MS   1000
-#define EGRESS_WAIT_MS   5000 /* connections wait so long for one that is away */
+#define QUICK_DEATH_MS    10000
+#define MAX_QUICK_DEATHS  5
+#define END_LIMIT_MS      30000
+#define SOCKET_BYTES      (1 << 20)
+#define TURN_MS           5
+#define EGRESS_RETRY_MS   500
+#define EGRESS_BACK_MS    1000
+#define EGRESS_SOURCES_MS 2000 /* between two looks at what it resolves names by */
+#define EGRESS_WAIT_MS    5000 /* connections wait so long for one that is away */
 /* Room for what one that was just started is told of thousands of containers. */
 #define EGRESS_SOCKET_BYTES (8 << 20)
 #define ID_SIGNAL           SUP_MAX_GATEWAYS /* gateways have their index as id */
@@ -74,6 +75,8 @@ struct egress_process {
 	uint32_t quick_deaths;
 	uint64_t down_ms; /* since when it is not there, or was not the last time; 0: it always was
 	                   */
+	uint64_t sources_ms;    /* when resolv.conf and hosts were looked at */
+	struct stat sources[2]; /* as it has them; all zero: it has none */
 };
 
 struct supervisor {
@@ -182,6 +185,46 @@ static void egress_remove(void *ctx, uint64_t id)
 	egress_send(ctx, &msg, sizeof(msg), NULL, 0);
 }
 
+static int source_open(const char *path, struct stat *ret)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	memset(ret, 0, sizeof(*ret));
+	if (fd >= 0 && fstat(fd, ret) == 0 && S_ISREG(ret->st_mode))
+		return fd;
+	sys_close(&fd);
+	memset(ret, 0, sizeof(*ret));
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static bool source_same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Gives egress, which can open no file, what it resolves names by: when it starts, and after a
+ * change. The files are passed on, not read. */
+static void egress_sources(struct supervisor *s, bool changed)
+{
+	struct egress_header msg = {.op = EGRESS_SOURCES, .size = sizeof(msg)};
+	struct egress_process *e = &s->egress;
+	struct stat now[2];
+	const char *paths[2] = {s->cfg->resolv_conf ? s->cfg->resolv_conf : "/etc/resolv.conf",
+	        s->cfg->hosts ? s->cfg->hosts : "/etc/hosts"};
+	int fds[2];
+	e->sources_ms = clock_mono_ms();
+	for (int i = 0; i < 2; i++) {
+		fds[i] = source_open(paths[i], &now[i]);
+		changed = changed || !source_same(&now[i], &e->sources[i]);
+	}
+	if (changed && fds[0] >= 0 && fds[1] >= 0) {
+		memcpy(e->sources, now, sizeof(now));
+		egress_send(s, &msg, sizeof(msg), fds, 2);
+	}
+	sys_close(&fds[0]);
+	sys_close(&fds[1]);
+}
+
 /* Joins egress and a gateway, for records. */
 static void egress_sink(struct supervisor *s, uint32_t index)
 {
@@ -227,6 +270,7 @@ static void egress_start(struct supervisor *s)
 	e->pid = pid;
 	e->sock = pair[0];
 	e->started_ms = now;
+	egress_sources(s, true);
 	for (uint32_t i = 0; i < s->cfg->gateways; i++)
 		egress_sink(s, i);
 	live_tell_networks(s->live);
@@ -257,6 +301,8 @@ static void egress_died(struct supervisor *s, int status)
 static void egress_tick(struct supervisor *s, uint64_t now)
 {
 	struct egress_process *e = &s->egress;
+	if (e->pid > 0 && now - e->sources_ms >= EGRESS_SOURCES_MS)
+		egress_sources(s, false);
 	if (!s->cfg->egress || e->pid > 0)
 		return;
 	if (e->start_due_ms <= now && !s->ending)

@@ -41,6 +41,8 @@ struct sup_config {
 	bool sandbox; /* false: `sandbox: off`, claims fail with SUP_E_SYSTEM "sandbox: off" */
 	bool egress;  /* spawn is called for an egress process too; false: no container has network
 	               */
+	/* What egress resolves names by; NULL: those of /etc. Read again when they change. */
+	const char *resolv_conf, *hosts;
 	bool durable_power;
 	bool untested; /* no self-test at the start: for tests of the supervisor, never set by serve
 	                */

@@ -2,6 +2,7 @@
 import http.server
 import os
 import pathlib
+import shutil
 import signal
 import ssl
 import subprocess
@@ -402,6 +403,31 @@ def test_egress_killed_in_the_middle(client, web):
     (anew,) = wait_for(lambda: client.server.children("brig: egress"))
     assert anew != egress
     assert "egress_died" in client.server.log()
+
+
+def test_names_that_change_on_this_machine(web, make_server, tmp_path):
+    """The file of hosts is read again: written in its place, and put in its place."""
+    folder = pathlib.Path("/var/tmp/brig-test-sources-%d" % os.getpid())
+    folder.mkdir()
+    try:
+        hosts = folder / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n")
+        server = make_server(config=make_config(), env={"BRIG_EGRESS_HOSTS": str(hosts)})
+        server.start()
+        client = server.client()
+        name = make(client, "new.test", "newer.test")
+        assert out(client, name, GET + "http://new.test/").startswith("502")
+        hosts.write_text("%s new.test\n" % WEB)
+        wait_for(lambda: out(client, name, GET + "http://new.test/") == "200 hello new.test", 60, 0.5)
+        (folder / "next").write_text("%s newer.test\n" % WEB)
+        (folder / "next").rename(hosts)
+        wait_for(lambda: out(client, name, GET + "http://newer.test/") == "200 hello newer.test", 60, 0.5)
+        assert out(client, name, GET + "http://new.test/").startswith("502")
+        hosts.unlink()  # what it had last goes on without the name
+        wait_for(lambda: out(client, name, GET + "http://newer.test/").startswith("502"), 60, 0.5)
+        assert "egress_died" not in server.log()
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_egress_that_cannot_start(provider, web, hosts, make_server):

@@ -58,6 +58,8 @@ def clean(world):
         seen.clear()
     world.names.counts.clear()
     world.names.silent.clear()
+    world.names.cut.clear()
+    world.names.mute.clear()
     return world
 
 

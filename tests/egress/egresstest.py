@@ -27,7 +27,7 @@ PROCESS = os.path.join(BUILD, "tests/egress/egress_process")
 CLONE_NEWNET = 0x40000000
 libc = ctypes.CDLL(None, use_errno=True)
 
-ADD, REMOVE, SINK, RECORD = 1, 2, 3, 32
+ADD, REMOVE, SINK, SOURCES, RECORD = 1, 2, 3, 4, 32
 HEADER = struct.Struct("=HHI")
 RECORD_STRUCT = struct.Struct("=HHIqQQIHHI256s48s32s")
 RESOLVER = "198.18.0.1"  # an address that stands for no name
@@ -97,10 +97,11 @@ class Names:
     """The name server that egress asks. A name has a list of addresses, or a function from the count of its questions
     to such a list, or ("cname", NAME, addresses). `asked` is every question that came."""
 
-    def __init__(self):
-        self.table, self.asked, self.counts, self.silent = {}, [], {}, set()
+    def __init__(self, address="127.0.0.53"):
+        self.table, self.asked, self.counts, self.silent, self.cut = {}, [], {}, set(), set()
+        self.mute = set()  # (name, type of question)
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.sock.bind(("127.0.0.53", 53))
+        self.sock.bind((address, 53))
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self):
@@ -118,8 +119,10 @@ class Names:
         qtype = struct.unpack_from("!H", message, at + 1)[0]
         name = ".".join(labels).lower()
         self.asked.append((name, qtype))
-        if name in self.silent:
+        if name in self.silent or (name, qtype) in self.mute:
             return None
+        if name in self.cut:
+            return message[:2] + struct.pack("!HHHHH", 0x8380, 1, 0, 0, 0) + message[12:at + 5]
         question = message[12:at + 5]
         value = self.table.get(name)
         if value is None:
@@ -246,12 +249,22 @@ class Egress:
         # Whatever number it has here, it is 3 there.
         self.log = tempfile.TemporaryFile()
         shell = f'exec "$0" "$@" 3<&{theirs.fileno()}'
-        self.process = subprocess.Popen(["bash", "-c", shell, PROCESS, self.resolv, self.hosts, *self.args],
+        self.process = subprocess.Popen(["bash", "-c", shell, PROCESS, *self.args],
                                         pass_fds=[theirs.fileno()], stderr=self.log)
         theirs.close()
+        self.sources()
         self.sink, gateway = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.send(HEADER.pack(SINK, HEADER.size, 0), [gateway.fileno()])
         gateway.close()
+
+    def sources(self, resolv=None, hosts=None):
+        """Gives the process both files as they are, or as they become."""
+        for path, text in ((self.resolv, resolv), (self.hosts, hosts)):
+            if text is not None:
+                with open(path, "w") as f:
+                    f.write(text)
+        with open(self.resolv) as a, open(self.hosts) as b:
+            self.send(HEADER.pack(SOURCES, HEADER.size, 0), [a.fileno(), b.fileno()])
 
     def send(self, message, fds=()):
         self.control.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])

@@ -1,7 +1,7 @@
 /*
  * The egress process for tests: control socket at descriptor 3, and what an operator or the clock
- * would choose from the command line: resolv.conf, hosts, then KEY=NUMBER for limits, own=PORT for
- * brig's own listeners and uid=NUMBER to become another user first.
+ * would choose from the command line: KEY=NUMBER for limits, own=PORT for brig's own listeners and
+ * uid=NUMBER to become another user first.
  */
 #include "base/log.h"
 #include "egress/egress.h"
@@ -67,11 +67,7 @@ int main(int argc, char **argv)
 	struct error err = {0};
 
 	log_init("egress", LOG_INFO);
-	if (argc < 3)
-		return 3;
-	o.resolv_conf = argv[1];
-	o.hosts = argv[2];
-	for (int i = 3; i < argc; i++)
+	for (int i = 1; i < argc; i++)
 		set(&o, argv[i]);
 	o.limits = limits;
 	if (egress_run(EGRESS_CONTROL_FD, &o, &err) == 0)

@@ -4,12 +4,13 @@ import os
 import random
 import socket
 import struct
+import time
 
 import pytest
 
-from egresstest import RESOLVER, ask, connect, http, question, read_answer
+from egresstest import RESOLVER, Names, ask, connect, http, question, read_all, read_answer
 
-A = "a.example.com"
+A, B = "a.example.com", "b.example.com"
 OK, FORMERR, NXDOMAIN, NOTIMP, REFUSED = 0, 1, 3, 4, 5
 
 
@@ -193,3 +194,65 @@ def test_policy_language(clean, sandbox_with):
               "cdn.net": NXDOMAIN, "GOOGLE.X.COM": OK}
     got = sandbox.run(lambda: {n: ask(n)[0] for n, code in expect.items() if code is not None})
     assert got == {n: code for n, code in expect.items() if code is not None}
+
+
+# ---- what names are resolved by ----
+
+def get(name):
+    return http(name, b"GET /close HTTP/1.1\r\nHost: %s\r\n\r\n" % name.encode())
+
+
+def test_an_answer_that_is_too_long(clean, egress, sandbox):
+    """The name server cuts it off: said so, not taken for no answer."""
+    clean.names.cut.add(A)
+    answer = sandbox.run(lambda: get(A))
+    assert answer.startswith(b"HTTP/1.1 502") and b"reason: name's answer is too long" in answer
+    assert egress.wait_record(port=80)["reason"] == "name's answer is too long"
+
+
+def test_hosts_that_change(clean, egress, sandbox):
+    egress.sources(hosts=f"127.0.0.1 localhost\n93.184.216.99\tother.test {A.upper()} # {B}\n2606:2800::1 {A}\nno address\n")
+    assert b"200 OK" in sandbox.run(lambda: get(A))
+    assert clean.web.seen == ["93.184.216.99"] and not clean.names.asked
+    egress.sources(hosts="")
+    assert b"200 OK" in sandbox.run(lambda: get(A))
+    assert clean.web.seen[1:] == ["93.184.216.34"] and clean.names.asked
+
+
+def test_name_servers_that_change(clean, egress, sandbox):
+    """Also while questions are under way; and what names no server is not taken."""
+    second = Names("127.0.0.54")
+    second.table[A] = ["93.184.216.77"]
+    clean.names.silent.add(A)
+
+    def first():
+        with connect(A, 80) as s:
+            s.sendall(b"GET /close HTTP/1.1\r\nHost: a.example.com\r\n\r\n")
+            for _ in range(100):
+                if clean.names.asked:
+                    break
+                time.sleep(0.05)
+            egress.sources(resolv="# nothing\n")
+            egress.sources(resolv="search corp.test\nnameserver 127.0.0.54\n")
+            return read_all(s)
+    assert b"200 OK" in sandbox.run(first)
+    asked = len(clean.names.asked)
+    assert b"200 OK" in sandbox.run(lambda: get(A))
+    assert clean.web.seen == ["93.184.216.77"] * 2 and len(clean.names.asked) == asked
+    assert {n for n, _ in second.asked} == {A}, "no search domain is tried"
+
+
+def test_one_kind_of_address_that_is_never_answered(clean, sandbox):
+    """IPv4 is there; who waits for IPv6 does so for a moment only."""
+    clean.names.mute.add((A, 28))
+    began = time.monotonic()
+    assert b"200 OK" in sandbox.run(lambda: get(A))
+    assert time.monotonic() - began < 8
+    clean.names.mute.add((A, 1))
+    clean.names.mute.discard((A, 28))
+    clean.names.table[A] = ["93.184.216.34", "2606:2800::1"]
+    try:
+        assert b"200 OK" in sandbox.run(lambda: get(A))
+    finally:
+        clean.names.table[A] = ["93.184.216.34"]
+    assert clean.web.seen == ["93.184.216.34", "2606:2800::1"]
