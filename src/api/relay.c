@@ -245,7 +245,8 @@ struct relay {
 	bool copied;     /* … or has */
 
 	struct buf id;    /* of the response */
-	int64_t sequence; /* the last one; -1: none */
+	int64_t sequence; /* of the last whole event; -1: none */
+	int64_t number;   /* of this event */
 	bool has_answer, has_error;
 };
 
@@ -399,10 +400,10 @@ static void container_begin(struct relay *r, bool object)
 static void sequence_digit(struct relay *r, char c)
 {
 	if (!r->in_number)
-		r->sequence = 0;
+		r->number = 0;
 	r->in_number = true;
-	if (r->sequence < INT64_MAX / 16)
-		r->sequence = r->sequence * 10 + (c - '0');
+	if (r->number < INT64_MAX / 16)
+		r->number = r->number * 10 + (c - '0');
 }
 
 static void scan(struct relay *r, char c)
@@ -486,6 +487,9 @@ static int line_end(struct relay *r, char c, struct buf *out)
 	r->after_cr = c == '\r';
 	if (!blank)
 		return 0;
+	if (r->number >= 0)
+		r->sequence = r->number;
+	r->number = -1;
 	scan_reset(r);
 	r->end_due = r->crlf && c == '\r';
 	return r->end_due ? 0 : event_end(r, out);
@@ -566,7 +570,7 @@ struct relay *relay_new(enum dialect d, bool events, struct str model)
 	r->events = events;
 	r->paths = events ? rules[d].event : rules[d].whole;
 	r->model = model;
-	r->sequence = -1;
+	r->sequence = r->number = -1;
 	buf_init(&r->held, SIZE_MAX / 2);
 	buf_init(&r->text, VALUE_MAX);
 	buf_init(&r->id, VALUE_MAX);
