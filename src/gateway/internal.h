@@ -137,6 +137,8 @@ void upstream_free_links(struct gateway *g); /* the end: after the turns */
 void token_count_handle(struct request *r, const struct api *api);
 void models_list(struct request *r);
 void models_get(struct request *r);
+void tools_list(struct request *r);
+void tools_get(struct request *r);
 void responses_state_http_get(struct request *r);
 void responses_state_http_delete(struct request *r);
 void responses_state_http_items(struct request *r);

@@ -84,6 +84,8 @@ static const struct route_entry routes[] = {
         {"POST", "/chat/completions", chat_create, 0, NULL},
         {"GET", "/models", models_list, NO_BODY, NULL},
         {"GET", "/models/{*}", models_get, NO_BODY, NULL},
+        {"GET", "/tools", tools_list, NO_BODY, NULL},
+        {"GET", "/tools/{*}", tools_get, NO_BODY, NULL},
         {"POST", "/containers", containers_create, 2u << 20, NULL},
         {"GET", "/containers", containers_list, NO_BODY, NULL},
         {"GET", "/containers/{}", containers_get, NO_BODY, NULL},

@@ -14,6 +14,11 @@ const struct tool *tool_find(struct str entry_type)
 	return NULL;
 }
 
+const struct tool *tool_at(size_t i)
+{
+	return i < sizeof(tools) / sizeof(tools[0]) ? tools[i] : NULL;
+}
+
 void tool_write_outcome(struct json_writer *w, const struct command_output *o)
 {
 	jw_object(w);

@@ -86,6 +86,8 @@ extern const struct tool tool_shell;
 
 /* The tool whose entry type this is, or NULL. */
 const struct tool *tool_find(struct str entry_type);
+/* The i-th of the table, or NULL behind its end. */
+const struct tool *tool_at(size_t i);
 
 /* How a command ended, as clients and models read it: {"type","exit_code"?,"signal"?,"reason"?}. */
 void tool_write_outcome(struct json_writer *w, const struct command_output *o);
