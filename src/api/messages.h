@@ -25,6 +25,7 @@ struct messages_parser {
 	const struct tool_entry *shell, *bash; /* the server tools of this request, or NULL */
 	struct str replayed_container;         /* the most recent one in the messages */
 	bool brings_container;                 /* `container` names one of brig's */
+	bool own_words;                        /* an entry that no provider knows by its type */
 	uint32_t max_tool_calls;
 	struct stop_condition *stop; /* stop_server_tools_when */
 	size_t n_stop;

@@ -471,9 +471,15 @@ static void write_delta(struct api_stream *s, const struct event *e)
 
 static void write_start(struct api_stream *s)
 {
+	struct messages_state shown = s->state;
+
+	/* How it began, whenever it is written. */
+	shown.stop_reason = NULL;
+	shown.stop_sequence = (struct str){NULL, 0};
+	shown.ended = false;
 	jw_key(&s->w.json, "message");
-	messages_write_head(&s->w, &s->state);
-	messages_write_tail(&s->w, &s->state);
+	messages_write_head(&s->w, &shown);
+	messages_write_tail(&s->w, &shown);
 }
 
 static void write_end(struct api_stream *s)

@@ -144,6 +144,7 @@ static int parse_bash_of_client(struct messages_parser *p, const struct json *en
 	}
 	if (parameters && !json_is(parameters, JSON_OBJECT))
 		return param_fail_type(&p->in, parameters, path, "parameters", "an object");
+	p->own_words = true;
 	rc = parse_client(p, entry, path, &client_tools[0], t);
 	t->raw = STR("{\"type\":\"bash_20250124\",\"name\":\"bash\"}");
 	return rc;

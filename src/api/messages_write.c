@@ -546,7 +546,7 @@ static void write_container(struct ropewriter *w, const struct messages_state *s
 	struct tm tm;
 	time_t until;
 
-	if (!r->shell || !str_starts(r->shell->type, "brig:") || !s->totals ||
+	if (!s->ended || !r->shell || !str_starts(r->shell->type, "brig:") || !s->totals ||
 	        !s->totals->commands_started) {
 		jw_knull(&w->json, "container");
 		return;

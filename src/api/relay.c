@@ -50,8 +50,9 @@ static const char *const openrouter_chat[] = {"cache_control", "debug", "image_c
 static const char *const openrouter_responses[] = {"cache_control", "debug", "image_config",
         "modalities", "plugins", "provider", "route", "session_id", "stop_server_tools_when",
         "top_k", "trace", "transforms", "usage", NULL};
-static const char *const openrouter_messages[] = {"debug", "max_tool_calls", "plugins", "provider",
-        "route", "session_id", "stop_server_tools_when", "trace", "transforms", "usage", NULL};
+static const char *const openrouter_messages[] = {"debug", "fallbacks", "max_tool_calls", "plugins",
+        "prompt_cache_key", "provider", "route", "session_id", "stop_server_tools_when", "trace",
+        "transforms", "usage", "user", NULL};
 static const char *const openrouter_gemini[] = {"session_id", NULL};
 
 static const struct relay_rule rules[] = {
