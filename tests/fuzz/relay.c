@@ -1,8 +1,8 @@
 /*
- * Relaying: the first byte chooses the dialect, whether it is a stream, and a cut. However an answer is cut
- * it comes out the same; what comes out goes through once more unchanged; and where the model's member
- * cannot be, nothing changes at all. The same bytes as a request: what is edited is JSON again, with the
- * model in it, and is not edited further.
+ * Relaying: the first byte chooses the dialect, whether it is a stream, and a cut. However an
+ * answer is cut it comes out the same; what comes out goes through once more unchanged; and where
+ * the model's member cannot be, nothing changes at all. The same bytes as a request: what is edited
+ * is JSON again, with the model in it, and is not edited further.
  */
 #include "api/relay.h"
 #include "json/json.h"
