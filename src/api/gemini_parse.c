@@ -379,6 +379,10 @@ static int parse_tree(struct gemini_parser *p, const struct api_request *in,
 
 	if (!json_is(p->root, JSON_OBJECT))
 		return error_set(p->in.err, ERR_INVALID, "The body must be a JSON object.");
+	/* countTokens has two forms: contents alone, and a whole request in this member. */
+	if (!json_get(p->root, "contents") &&
+	        json_is(gemini_parse_get(p->root, "generateContentRequest"), JSON_OBJECT))
+		p->root = gemini_parse_get(p->root, "generateContentRequest");
 	rc = parse_models(p, in->path_model);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) && !rc; i++)
 		rc = steps[i](p);

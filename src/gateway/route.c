@@ -55,6 +55,11 @@ static void gemini_stream(struct request *r)
 	turns_handle(r, &api_gemini);
 }
 
+static void gemini_count(struct request *r)
+{
+	token_count_handle(r, &api_gemini);
+}
+
 static void gemini_no_method(struct request *r)
 {
 	struct error e;
@@ -114,6 +119,7 @@ static const struct route_entry google_routes[] = {
         {"GET", "/models/{*}", models_get, NO_BODY, NULL},
         {"POST", "/models/{*}:generateContent", gemini_generate, 0, NULL},
         {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL},
+        {"POST", "/models/{*}:countTokens", gemini_count, 0, NULL},
         {"POST", "/models/{*}", gemini_no_method, NO_BODY, NULL},
         {NULL, NULL, NULL, 0, NULL},
 };

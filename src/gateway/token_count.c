@@ -1,10 +1,9 @@
 /*
- * POST /messages/count_tokens: how many tokens a request would be.
+ * POST /messages/count_tokens and models/{model}:countTokens: how many tokens a request would be.
  *
- * A provider that speaks Anthropic's dialect is asked itself, by its own count_tokens: the request
- * that it would get, without the members that are not of a prompt. For any other, and for servers
- * of that dialect that have no such path, the answer is an estimate and says so ("estimated":
- * true).
+ * A provider that speaks Anthropic's or Google's dialect is asked itself, whatever the client
+ * speaks: about the request that it would get. For any other, and for servers of those dialects
+ * that have no such path, the answer is an estimate and says so ("estimated": true).
  *
  * The client may go at any time. While the pool works the job stays, else its end is the end of
  * all.
@@ -20,6 +19,16 @@ enum {
 	ANSWER_MAX = 64 * 1024,
 	TREE_MAX = 256 * 1024 * 1024,
 	BODY_MAX = 256 * 1024 * 1024,
+	PATH_MAX_LEN = 4096,
+	MODEL_NAME_MAX = 1024, /* as it stands in a path */
+};
+
+/* How a dialect's providers count. */
+struct counter {
+	enum dialect dialect;
+	const char *member; /* of the answer */
+	/* Makes of a request for an answer the one that counts. */
+	int (*turn)(struct provider_request *r, const char *model, struct error *err);
 };
 
 struct token_count {
@@ -32,10 +41,11 @@ struct token_count {
 	bool on_pool;
 	const struct api *api;
 	struct api_request in;
-	char *session, *beta;
+	char *session, *beta, *model;
 	struct turn_request request;
 	struct route route;
 	struct provider_request upstream; /* body NULL: nobody is asked */
+	const struct counter *counter;    /* how it is asked */
 	struct error *failed;
 	struct http_fetch *fetch;
 	int status;
@@ -56,6 +66,7 @@ static void count_free(struct token_count *c)
 	free(c->in.body);
 	free(c->session);
 	free(c->beta);
+	free(c->model);
 	free(c->failed);
 	free(c);
 }
@@ -75,7 +86,7 @@ static void answer_number(struct token_count *c, uint64_t n, bool estimated)
 
 	jw_init(&w, &body);
 	jw_object(&w);
-	jw_ki64(&w, "input_tokens", (int64_t)n);
+	jw_ki64(&w, c->asks == DIALECT_GEMINI ? "totalTokens" : "input_tokens", (int64_t)n);
 	if (estimated)
 		jw_kbool(&w, "estimated", true);
 	jw_end(&w);
@@ -111,12 +122,12 @@ static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
 }
 
 /* False: it is no count. */
-static bool read_count(struct str answer, int64_t *ret)
+static bool read_count(const struct counter *by, struct str answer, int64_t *ret)
 {
 	_cleanup_json_ struct json_doc *doc = NULL;
 
 	return json_parse(answer, ANSWER_MAX * 64, &doc, NULL) == 0 &&
-	       json_i64(json_get(json_root(doc), "input_tokens"), ret) && *ret >= 0;
+	       json_i64(json_get(json_root(doc), by->member), ret) && *ret >= 0;
 }
 
 static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
@@ -132,7 +143,7 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 		log_text(LOG_WARN, "fetch_failed", "%s: %s", target->config->name, err->text);
 		error_set(&e, err->code, "The provider %s did not count.", target->config->name);
 		answer_error(c, &e);
-	} else if (c->status == 200 && read_count(answer, &n)) {
+	} else if (c->status == 200 && read_count(c->counter, answer, &n)) {
 		answer_number(c, (uint64_t)n, false);
 	} else if (c->status == 200 || c->status == 404 || c->status == 405) {
 		answer_estimate(c); /* another server of that dialect */
@@ -150,7 +161,7 @@ static void ask(struct token_count *c)
 	struct buf url = BUF_INIT(16384);
 	struct error e;
 
-	buf_printf(&url, "%s%s/count_tokens", target->config->base_url, c->upstream.path);
+	buf_printf(&url, "%s%s", target->config->base_url, c->upstream.path);
 	const struct http_fetch_options o = {
 	        .method = "POST",
 	        .url = buf_cstr(&url),
@@ -193,16 +204,33 @@ static bool is_prompt(struct str key)
 	return false;
 }
 
-/* Of the body of a request for an answer, what count_tokens takes. */
-static int keep_prompt(struct provider_request *r, struct error *err)
+/* Takes over body and path. */
+static int replace(
+        struct provider_request *r, struct buf *body, struct buf *path, struct error *err)
+{
+	if (buf_error(body) || buf_error(path)) {
+		buf_free(body);
+		buf_free(path);
+		return error_set(err, ERR_NOMEM, "The request is too large to be counted.");
+	}
+	free(r->body);
+	free(r->path);
+	r->body = buf_steal(body, &r->body_len);
+	r->path = buf_steal(path, NULL);
+	return 0;
+}
+
+/* Anthropic's count_tokens takes the members of a prompt and no others. */
+static int turn_anthropic(struct provider_request *r, const char *model, struct error *err)
 {
 	_cleanup_json_ struct json_doc *doc = NULL;
-	struct buf kept = BUF_INIT(BODY_MAX);
+	struct buf kept = BUF_INIT(BODY_MAX), path = BUF_INIT(PATH_MAX_LEN);
 	struct json_writer w;
 	int rc = json_parse((struct str){r->body, r->body_len}, TREE_MAX, &doc, err);
 
 	if (rc)
 		return rc;
+	buf_printf(&path, "%s/count_tokens", r->path);
 	jw_init(&w, &kept);
 	jw_object(&w);
 	for (const struct json *v = json_first(json_root(doc)); v; v = json_next(v)) {
@@ -212,14 +240,40 @@ static int keep_prompt(struct provider_request *r, struct error *err)
 		jw_raw(&w, json_raw(v));
 	}
 	jw_end(&w);
-	rc = jw_done(&w);
-	if (rc) {
-		buf_free(&kept);
-		return error_set(err, ERR_NOMEM, "The request is too large to be counted.");
-	}
-	free(r->body);
-	r->body = buf_steal(&kept, &r->body_len);
-	return 0;
+	return replace(r, &kept, &path, err);
+}
+
+/* Google's countTokens takes the whole request, inside of another, with the model's name in it. */
+static int turn_gemini(struct provider_request *r, const char *model, struct error *err)
+{
+	const char *colon = strrchr(r->path, ':');
+	struct buf body = BUF_INIT(BODY_MAX), path = BUF_INIT(PATH_MAX_LEN);
+	struct buf name = BUF_INIT(PATH_MAX_LEN);
+
+	if (!colon || !str_starts((struct str){r->body, r->body_len}, "{\""))
+		return error_set(err, ERR_INTERNAL, "not a request for an answer");
+	buf_printf(&path, "%.*s:countTokens", (int)(colon - r->path), r->path);
+	buf_printf(&name, "%s%s", str_starts(str_of(model), "models/") ? "" : "models/", model);
+	buf_puts(&body, "{\"generateContentRequest\":{\"model\":");
+	json_write_str(&body, (struct str){buf_cstr(&name), name.len});
+	buf_putc(&body, ',');
+	buf_append(&body, r->body + 1, r->body_len - 1);
+	buf_putc(&body, '}');
+	buf_free(&name);
+	return replace(r, &body, &path, err);
+}
+
+static const struct counter counters[] = {
+        {DIALECT_ANTHROPIC, "input_tokens", turn_anthropic},
+        {DIALECT_GEMINI, "totalTokens", turn_gemini},
+};
+
+static const struct counter *counter_of(enum dialect d)
+{
+	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++)
+		if (counters[i].dialect == d)
+			return &counters[i];
+	return NULL;
 }
 
 static int prepare(struct token_count *c, struct error *err)
@@ -233,17 +287,26 @@ static int prepare(struct token_count *c, struct error *err)
 	if (rc)
 		return rc;
 	said = c->request.conversation;
-	rc = route_resolve(c->g->config, c->api->speaks, said->model, said->models, said->n_models,
-	        &c->route, err);
-	if (rc || c->route.targets[0].provider->dialect != DIALECT_ANTHROPIC)
+	/* Lists that providers keep themselves are the loop's; this may run on the pool. */
+	const struct route_query query = {.speaks = c->api->speaks,
+	        .model = said->model,
+	        .models = said->models,
+	        .n_models = said->n_models,
+	        .preferences = &said->preferences};
+
+	rc = route_resolve(c->g->config, &query, &c->route, err);
+	if (rc)
 		return rc;
+	c->counter = counter_of(c->route.targets[0].provider->dialect);
+	if (c->counter == NULL)
+		return 0;
 	pc = (struct provider_call){.target = &c->route.targets[0],
 	        .conversation = said,
 	        .call = &call,
 	        .open = open_sealed,
 	        .open_ctx = c};
 	rc = pc.target->provider->build(&pc, &c->upstream, err);
-	return rc ? rc : keep_prompt(&c->upstream, err);
+	return rc ? rc : c->counter->turn(&c->upstream, pc.target->model, err);
 }
 
 static void prepare_work(void *arg)
@@ -296,6 +359,7 @@ static char *keep_header(const struct http_exchange *x, const char *name, struct
 void token_count_handle(struct request *r, const struct api *api)
 {
 	struct token_count *c = mem_alloc(sizeof(*c));
+	char model[MODEL_NAME_MAX + 1];
 	struct error e;
 
 	*c = (struct token_count){.g = r->g,
@@ -308,6 +372,12 @@ void token_count_handle(struct request *r, const struct api *api)
 	c->in = (struct api_request){.under_v1 = r->under_v1, .config = r->g->config};
 	c->session = keep_header(r->x, "x-session-id", &c->in.session_header);
 	c->beta = keep_header(r->x, "anthropic-beta", &c->in.anthropic_beta);
+	if (r->params[0].p != NULL) {
+		c->model = route_path_decode(r->params[0], model, sizeof(model))
+		                   ? mem_strndup(model, strlen(model))
+		                   : mem_strndup(r->params[0].p, r->params[0].n);
+		c->in.path_model = str_of(c->model);
+	}
 	c->in.body = http_request_take_body(r->x, &c->in.body_len);
 	http_exchange_set_data(r->x, &c->owner);
 	if (c->in.body_len <= POOL_FROM) {

@@ -9,7 +9,7 @@ class GeminiProvider(FakeProvider):
     """The same listener; here the model's name stands in the path."""
 
     def find(self, request):
-        match = re.fullmatch(r"/v1beta/models/([^/:]+):(?:streamGenerateContent\?alt=sse|generateContent)", request.path)
+        match = re.fullmatch(r"/v1beta/models/([^/:]+):(streamGenerateContent\?alt=sse|generateContent|countTokens)", request.path)
         model = self.models.get(match.group(1)) if match else None
         if model is None:
             self.strangers.append(request)
@@ -100,6 +100,10 @@ def array(*chunks, usage=(10, 5), finish="STOP"):
 def blocked(reason="SAFETY"):
     return Reply([frame({"promptFeedback": {"blockReason": reason}, "usageMetadata": {"promptTokenCount": 7},
                          "modelVersion": "up-1"})])
+
+
+def counted(n):
+    return Reply([json.dumps({"totalTokens": n})], content_type="application/json", framing="length")
 
 
 def refused(code, status, message, details=None):

@@ -406,3 +406,22 @@ def test_unknown_models_and_methods(google):
     assert ask(google, "nobody/nothing", expect=404)["status"] == "NOT_FOUND"
     answer = google.post("/models/fake/x:embedContent", {})
     assert answer.status == 404 and check_error(answer)
+
+
+# ---- counting ----
+
+def count(google, model, body, expect=200):
+    answer = google.post("/models/%s:countTokens" % getattr(model, "name", model), body)
+    assert answer.status == expect, answer
+    return answer.json if expect == 200 else check_error(answer)
+
+
+def test_tokens_are_estimated_where_the_provider_cannot_count(google, provider):
+    model = provider.model()
+    few = count(google, model, {"contents": [user("hi")]})
+    many = count(google, model, {"generateContentRequest": {
+        "model": "models/x", "systemInstruction": {"parts": [{"text": "word " * 200}]}, "contents": [user("hi")]}})
+    assert few["estimated"] is True and 0 < few["totalTokens"] < 50
+    assert many["totalTokens"] > few["totalTokens"] + 100
+    assert not model.requests
+    assert "contents" in count(google, model, {}, expect=400)["message"]
