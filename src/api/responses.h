@@ -126,7 +126,7 @@ struct responses_slot {
 	enum responses_slot_state state;
 	const struct item *item;   /* message, reasoning or call */
 	const struct item *result; /* of a server tool's call, once it has ended */
-	const struct tool_call *local; /* SLOT_LOCAL_CALL of a shell: what is to be run; NULL: no call */
+	const struct tool_call *local; /* of a shell's call that is not ours: its commands; NULL: none */
 	char id[80];
 	/* While it streams: */
 	uint32_t n_of[2];  /* of them: contents, summaries; each family counts its own */
@@ -155,8 +155,10 @@ void responses_write_tail(struct ropewriter *w, const struct responses_state *s)
 void responses_write_item(struct ropewriter *w, const struct responses_state *s,
         const struct responses_slot *slot, bool fresh);
 /* responses_raw.c: what of an item is written as the provider wrote it. */
-/* An item of the dialect's own. */
-void responses_raw_item(struct ropewriter *w, const struct responses_slot *slot);
+/* An item of the dialect's own. fresh: as it is announced. */
+void responses_raw_item(struct ropewriter *w, const struct responses_slot *slot, bool fresh);
+/* Where the item is a shell's call or output, reads what its events tell: slot->local or slot->result, in c. */
+void responses_raw_shell(struct conversation *c, struct responses_slot *slot);
 /* `content` of a message; false: it has none of its own. */
 bool responses_raw_content(struct ropewriter *w, const struct item *it);
 /* The members of a message or call that the others do not tell (phase, namespace, …). */

@@ -30,25 +30,119 @@ void responses_raw_id(const struct item *it, char *out, size_t size)
 		str_copy(out, size, id);
 }
 
+/* As it is announced a shell's item holds nothing yet of what its events then tell. */
+static void write_announced(
+        struct ropewriter *w, const struct responses_slot *slot, const struct json *m)
+{
+	struct json_writer *j = &w->json;
+
+	if (slot->local && str_is(json_key(m), "status")) {
+		jw_kcstr(j, "status", "in_progress");
+	} else if (slot->local && str_is(json_key(m), "action")) {
+		responses_write_action(w, NULL);
+	} else if (slot->result && str_is(json_key(m), "output")) {
+		jw_key(j, "output");
+		jw_array(j);
+		jw_end(j);
+	} else {
+		jw_key_str(j, json_key(m));
+		ropewriter_raw(w, json_raw(m));
+	}
+}
+
 /* An item must have an id: one that came without it gets the slot's. */
-void responses_raw_item(struct ropewriter *w, const struct responses_slot *slot)
+void responses_raw_item(struct ropewriter *w, const struct responses_slot *slot, bool fresh)
 {
 	_cleanup_json_ struct json_doc *doc = raw_doc(slot->item);
+	bool announced = fresh && (slot->local || slot->result);
 	const struct json *root = json_root(doc);
+	bool has_id = json_str(json_get(root, "id")).n > 0;
 
-	if (json_str(json_get(root, "id")).n > 0) {
+	if (has_id && !announced) {
 		ropewriter_raw(w, slot->item->raw);
 		return;
 	}
 	jw_object(&w->json);
-	jw_kcstr(&w->json, "id", slot->id);
+	if (!has_id)
+		jw_kcstr(&w->json, "id", slot->id);
 	for (const struct json *m = json_first(root); m; m = json_next(m)) {
-		if (str_is(json_key(m), "id"))
+		if (str_is(json_key(m), "id") && !has_id)
 			continue;
+		if (announced) {
+			write_announced(w, slot, m);
+			continue;
+		}
 		jw_key_str(&w->json, json_key(m));
 		ropewriter_raw(w, json_raw(m));
 	}
 	jw_end(&w->json);
+}
+
+/* ---- a provider's own shell ---- */
+
+static struct str keep(struct conversation *c, const struct json *v)
+{
+	bool ok = true;
+
+	return conversation_copy(c, json_str(v), &ok);
+}
+
+static void read_shell_call(
+        struct conversation *c, struct responses_slot *slot, const struct json *root)
+{
+	const struct json *list = json_get(json_get(root, "action"), "commands");
+	struct tool_call *call = arena_alloc(c->arena, sizeof(*call));
+
+	if (!call || !json_is(list, JSON_ARRAY))
+		return;
+	call->commands = arena_alloc(c->arena, (json_count(list) + 1) * sizeof(*call->commands));
+	if (!call->commands)
+		return;
+	for (const struct json *v = json_first(list); v; v = json_next(v))
+		call->commands[call->n_commands++] = keep(c, v);
+	slot->local = call;
+}
+
+static void read_shell_output(
+        struct conversation *c, struct responses_slot *slot, const struct json *root)
+{
+	const struct json *list = json_get(root, "output");
+	struct item *it = arena_alloc(c->arena, sizeof(*it));
+	struct result *r;
+
+	if (!it || !json_is(list, JSON_ARRAY))
+		return;
+	r = &it->result;
+	r->outputs = arena_alloc(c->arena, (json_count(list) + 1) * sizeof(*r->outputs));
+	if (!r->outputs)
+		return;
+	for (const struct json *v = json_first(list); v; v = json_next(v)) {
+		struct command_output *o = &r->outputs[r->n_outputs++];
+		const struct json *outcome = json_get(v, "outcome");
+		int64_t code = 0;
+
+		o->out = keep(c, json_get(v, "stdout"));
+		o->err = keep(c, json_get(v, "stderr"));
+		o->outcome = str_is(json_str(json_get(outcome, "type")), "timeout")
+		                     ? OUTCOME_TIMEOUT
+		                     : OUTCOME_EXIT;
+		if (json_i64(json_get(outcome, "exit_code"), &code))
+			o->exit_code = (int)code;
+		o->done = true;
+	}
+	slot->result = it;
+}
+
+void responses_raw_shell(struct conversation *c, struct responses_slot *slot)
+{
+	_cleanup_json_ struct json_doc *doc = raw_doc(slot->item);
+	const struct json *root = json_root(doc);
+	struct str type = json_str(json_get(root, "type"));
+
+	if (str_is(type, "shell_call"))
+		read_shell_call(c, slot, root);
+	else if (str_is(type, "shell_call_output"))
+		read_shell_output(c, slot, root);
 }
 
 bool responses_raw_content(struct ropewriter *w, const struct item *it)

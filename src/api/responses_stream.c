@@ -287,6 +287,31 @@ static void local_call_read(struct api_stream *s, uint32_t index)
 	}
 }
 
+/* A provider's own shell: its items with the events that they have. */
+static void native_shell(struct api_stream *s, uint32_t index)
+{
+	struct responses_slot *slot = slot_at(s, index);
+	const struct result *r;
+
+	responses_raw_shell(s->state.request->conversation, slot);
+	push_commands(s, index, slot->local);
+	r = slot->result ? &slot->result->result : NULL;
+	for (size_t i = 0; r && i < r->n_outputs; i++) {
+		for (int stream = 0; stream < 2; stream++) {
+			struct str text = stream ? r->outputs[i].err : r->outputs[i].out;
+			struct responses_event *e;
+
+			if (!text.n)
+				continue;
+			e = push(s, EVENT_OUTPUT_DELTA, index);
+			e->index = (uint32_t)i;
+			e->is_stderr = stream == 1;
+			e->text = text;
+		}
+		push(s, EVENT_OUTPUT_DONE, index)->index = (uint32_t)i;
+	}
+}
+
 /* After this the item's content is complete, also where the turn broke off. */
 static void item_end(struct api_stream *s, const struct item *it, enum responses_slot_state state)
 {
@@ -299,6 +324,8 @@ static void item_end(struct api_stream *s, const struct item *it, enum responses
 	slot->is_open = false;
 	if (slot->kind == SLOT_LOCAL_CALL)
 		local_call_read(s, index);
+	if (slot->kind == SLOT_OTHER)
+		native_shell(s, index);
 	while (it->type != ITEM_CALL && slot->n_closed < it->n_parts)
 		part_close(s, index);
 	if (slot->kind == SLOT_FUNCTION_CALL)

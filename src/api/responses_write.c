@@ -337,7 +337,7 @@ void responses_write_item(struct ropewriter *w, const struct responses_state *s,
 		        responses_local_entry(s->request->conversation, slot->item), fresh);
 		break;
 	case SLOT_OTHER:
-		responses_raw_item(w, slot);
+		responses_raw_item(w, slot, fresh);
 		break;
 	}
 }

@@ -581,6 +581,9 @@ max_output_tokens max_tool_calls model output parallel_tool_calls previous_respo
 prompt_cache_retention reasoning safety_identifier service_tier store temperature text tool_choice tools top_logprobs
 top_p presence_penalty frequency_penalty truncation usage user metadata""".split()
 
+# What a provider of OpenAI's API may put into an answer beside what every model says: it is shown as it came.
+OPENAI_ITEMS = {"web_search_call", "file_search_call", "code_interpreter_call", "custom_tool_call", "compaction",
+                "local_shell_call"}
 ITEM_STATUS = {"in_progress", "completed", "incomplete", "failed"}
 
 
@@ -594,14 +597,17 @@ def check_usage(usage):
 
 def check_item(item):
     assert isinstance(item["id"], str) and item["id"], item
-    assert item["status"] in ITEM_STATUS, item
     kind = item["type"]
+    if kind in OPENAI_ITEMS:
+        return
+    assert item["status"] in ITEM_STATUS, item
     if kind == "message":
         assert item["role"] == "assistant"
         for part in item["content"]:
             assert part["type"] in ("output_text", "refusal")
             if part["type"] == "output_text":
-                assert isinstance(part["text"], str) and part["annotations"] == [] and part["logprobs"] == []
+                assert isinstance(part["text"], str) and isinstance(part["annotations"], list)
+                assert part["logprobs"] == []
     elif kind == "function_call":
         assert item["call_id"] and item["name"] and isinstance(item["arguments"], str)
         assert item["status"] != "failed"
@@ -617,7 +623,7 @@ def check_item(item):
     elif kind == "shell_call":
         assert item["call_id"]
         check_action(item["action"])
-        assert item["environment"]["type"] == "container_reference"
+        assert item["environment"]["type"] in ("container_reference", "local")
         assert item["status"] in ("in_progress", "completed", "incomplete")
     elif kind == "shell_call_output":
         assert item["call_id"] and "max_output_length" in item
@@ -659,7 +665,7 @@ def check_object(response):
         check_usage(response["usage"])
         for item in response["output"]:
             check_item(item)
-            assert item["status"] != "in_progress"
+            assert item.get("status") != "in_progress"
         ids = [item["id"] for item in response["output"]]
         assert len(ids) == len(set(ids))
     return response
@@ -794,7 +800,7 @@ class Story:
         check_item(item)
         assert (item["id"], item["type"]) == (began["id"], began["type"])
         assert item.get("call_id") == began.get("call_id")
-        assert item["status"] != "in_progress"
+        assert item.get("status") != "in_progress"
         if item["type"] == "message":
             for i, part in enumerate(item["content"]):
                 key = (index, "content_index", i)

@@ -130,3 +130,39 @@ def cut(reply, keep):
 
 def refused(status, message, code=None, type="invalid_request_error", param=None, headers=()):
     return error(status, {"error": {"message": message, "type": type, "param": param, "code": code}}, headers)
+
+
+# ---- OpenAI's own shell ----
+
+def shell_items(*commands, call_id="call_native1", container="cntr_" + "0a" * 24):
+    action = {"commands": list(commands), "timeout_ms": None, "max_output_length": None}
+    return [{"id": "sh_native1", "type": "shell_call", "status": "completed", "call_id": call_id, "action": action,
+             "environment": {"type": "container_reference", "container_id": container}},
+            {"id": "sho_native1", "type": "shell_call_output", "status": "completed", "call_id": call_id,
+             "max_output_length": None,
+             "output": [{"stdout": "ran %s\n" % c, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+                        for c in commands]}]
+
+
+def native_shell(items, answer, usage=(10, 5)):
+    """The stream of a turn in which OpenAI's shell ran, with all of its events."""
+    made, out = items
+    steps = begin()
+    steps.append(event("response.output_item.added", output_index=0,
+                       item=dict(made, status="in_progress", action=dict(made["action"], commands=[]))))
+    for i, command in enumerate(made["action"]["commands"]):
+        of = dict(output_index=0, command_index=i)
+        steps += [event("response.shell_call_command.added", command="", **of),
+                  event("response.shell_call_command.delta", delta=command, **of),
+                  event("response.shell_call_command.done", command=command, **of)]
+    steps.append(event("response.output_item.done", output_index=0, item=made))
+    steps.append(event("response.output_item.added", output_index=1, item=dict(out, output=[])))
+    for i, output in enumerate(out["output"]):
+        of = dict(item_id=out["id"], output_index=1, command_index=i)
+        steps += [event("response.shell_call_output_content.delta", delta={"stdout": output["stdout"]}, **of),
+                  event("response.shell_call_output_content.done", output=[output], **of)]
+    steps.append(event("response.output_item.done", output_index=1, item=out))
+    said = message(answer)
+    steps += events_of(said, 2)
+    steps.append(event("response.completed", response=response("completed", [made, out, said], usage)))
+    return Reply(steps)
