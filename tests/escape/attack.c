@@ -4,6 +4,7 @@
  *   attack fuzz SECONDS SEED    random system calls (K7)
  *   attack refused NR:ERRNO…    each call must fail with just that error (K6)
  *   attack hog KIND             takes one kind of memory until something stops it (L9)
+ *   attack network ADDR PORT…   egress's ports, the namespace's devices, those addresses (N)
  *   attack threads              threads until there are no more (L8)
  *   attack execs                starts itself anew for ever (L8)
  *   attack lurk                 a tree of processes that is hard to end (L14)
@@ -307,6 +308,8 @@ int attack_run(char **words)
 		return flip(words[1], words[2]);
 	if (!strcmp(name, "reach"))
 		return reach();
+	if (!strcmp(name, "network"))
+		return network_run(words + 1);
 	fprintf(stderr, "escape: no attack %s\n", name);
 	return 2;
 }

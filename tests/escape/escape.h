@@ -92,6 +92,9 @@ int between_leaks(char **texts);
 /* attack.c: runs the attack of that name. Returns an exit code. */
 int attack_run(char **words);
 
+/* network.c: the network of a container with an allowlist; words: ADDRESS PORT … An exit code. */
+int network_run(char **words);
+
 /* hog.c: takes that kind of memory. fuzz.c: random system calls. Exit codes. */
 int hog_run(const char *kind);
 int fuzz_run(unsigned int seconds, uint64_t seed);
