@@ -299,7 +299,8 @@ static int parse_tool(
 	if (is_native(t->type))
 		return parse_native(p, entry, path, t);
 	tool = str_is(t->type, "shell") ? &tool_shell : tool_find(t->type);
-	return tool ? parse_server_tool(p, entry, path, tool, t) : refuse_type(p, path, t->type);
+	return tool == &tool_shell ? parse_server_tool(p, entry, path, tool, t)
+	                           : refuse_type(p, path, t->type);
 }
 
 /* The model knows the server's shell by the tool's own name, unless a client's function has it. */
@@ -358,7 +359,7 @@ static int parse_tools(struct responses_parser *p)
 static bool is_shell_choice(struct str type)
 {
 	return str_is(type, "shell") || str_is(type, "local_shell") ||
-	       (!str_is(type, "function") && tool_find(type));
+	       (!str_is(type, "function") && tool_find(type) == &tool_shell);
 }
 
 /* Of the tools of one type, the one that is named; without a name the first. */

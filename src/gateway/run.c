@@ -7,13 +7,19 @@
  * to stay. A collector's limit in characters is also kept below an eighth of the bytes the call may
  * still show (two streams, four bytes a character), so that the byte limit of DESIGN section 8
  * holds whatever is printed.
+ *
+ * Commands of a bash call go on in one session (tool/bash_session.h): their standard error is the
+ * session's state, and what is left of the call's time and characters is for the next one.
  */
 #include "gateway/turn_run.h"
 
+#include "base/id.h"
 #include "base/utf8.h"
 #include "gateway/saving.h"
 
 #include <stdlib.h>
+
+#define RESTART_NONCE 8
 
 static void run_next(struct turn_run *t);
 
@@ -76,11 +82,20 @@ static void feed_output(struct turn_run *t, bool is_stderr, struct buf *live)
 		turn_run_feed(t, &ev);
 }
 
+static bool is_session(const struct turn_run *t)
+{
+	return t->run.call->call.parsed->session;
+}
+
 static void on_output(void *ctx, struct command *c, bool is_stderr, const void *data, size_t n)
 {
 	struct turn_run *t = ctx;
 	_cleanup_buf_ struct buf live = BUF_INIT((size_t)1 << 20);
 
+	if (is_stderr && is_session(t)) {
+		bash_session_hear(&t->run.session, data, n);
+		return;
+	}
 	collector_feed(is_stderr ? t->run.err : t->run.out, data, n, &live);
 	feed_output(t, is_stderr, &live);
 }
@@ -108,6 +123,17 @@ static void output_fill(struct turn_run *t, const struct command_end *end, struc
 		o->reason = STR("memory");
 }
 
+/* The command of a session has ended: what it left is what the next one begins with. */
+static void session_ended(struct turn_run *t)
+{
+	static const char too_large[] = "What the session is to keep (variables and functions) is "
+	                                "over 1 MiB: it is as it was "
+	                                "before this command.\n";
+
+	if (bash_session_end(&t->run.session) == BASH_SESSION_TOO_LARGE)
+		collector_feed(t->run.out, too_large, sizeof(too_large) - 1, NULL);
+}
+
 /* What the collectors still held back goes out; then the command's result. */
 static void command_ended(struct turn_run *t, const struct command_end *end)
 {
@@ -119,6 +145,8 @@ static void command_ended(struct turn_run *t, const struct command_end *end)
 	        .command = t->run.index,
 	        .output = &o};
 
+	if (is_session(t))
+		session_ended(t);
 	collector_end(t->run.out, &out);
 	collector_end(t->run.err, &err);
 	feed_output(t, false, &out);
@@ -128,6 +156,10 @@ static void command_ended(struct turn_run *t, const struct command_end *end)
 		return; /* the turn was cancelled meanwhile */
 	output_fill(t, end, &o);
 	size_t used = o.out.n + o.err.n;
+	size_t shown = utf8_count(o.out.p, o.out.n);
+
+	t->run.session_chars -=
+	        shown < t->run.session_chars ? (uint32_t)shown : t->run.session_chars;
 
 	t->run.output_left -= used < t->run.output_left ? (uint32_t)used : t->run.output_left;
 	turn_run_feed(t, &ev);
@@ -158,6 +190,7 @@ static void on_end(
 		 * rest never ran. */
 		container_release(t->run.hold);
 		t->run.hold = NULL;
+		bash_session_reset(&t->run.session);
 		run_finish(t, failure_text(err));
 		return;
 	}
@@ -166,8 +199,10 @@ static void on_end(
 	if (err != NULL) {
 		/* The shell could not be started (a directory that has gone): what a shell would
 		 * say. */
-		collector_feed(t->run.err, err->text, strlen(err->text), NULL);
-		collector_feed(t->run.err, "\n", 1, NULL);
+		struct collector *where = is_session(t) ? t->run.out : t->run.err;
+
+		collector_feed(where, err->text, strlen(err->text), NULL);
+		collector_feed(where, "\n", 1, NULL);
 		end = &refused;
 	}
 	command_ended(t, end);
@@ -177,12 +212,31 @@ static void on_end(
 	run_next(t);
 }
 
+/* How a session's command is run. False: the call's time is up. */
+static bool session_options(struct turn_run *t, struct str argv[BASH_SESSION_ARGC],
+        struct command_options *o, uint32_t *chars)
+{
+	const struct tool_call *tc = t->run.call->call.parsed;
+	uint64_t now = clock_mono_ms();
+
+	if (now >= t->run.session_until_ms)
+		return false;
+	bash_session_begin(&t->run.session, tc->commands[t->run.index], argv, &o->stdin_data);
+	o->argv = argv;
+	o->argc = BASH_SESSION_ARGC;
+	o->shell = false;
+	o->timeout_ms = (uint32_t)(t->run.session_until_ms - now);
+	*chars = *chars < t->run.session_chars ? *chars : t->run.session_chars;
+	return true;
+}
+
 static void run_next(struct turn_run *t)
 {
 	const struct tool_call *tc = t->run.call->call.parsed;
 	const struct command_handler h = {.ctx = t, .on_output = on_output, .on_end = on_end};
 	uint32_t chars = t->run.output_left / 8;
 	struct command_options o = {.argc = 1, .shell = true, .timeout_ms = tc->timeout_ms};
+	struct str argv[BASH_SESSION_ARGC];
 	struct error e;
 
 	if (t->run.index == tc->n_commands || t->run.timed_out) {
@@ -191,11 +245,15 @@ static void run_next(struct turn_run *t)
 	}
 	if (chars > tc->output_chars)
 		chars = tc->output_chars;
+	o.argv = &tc->commands[t->run.index];
+	if (tc->session && !session_options(t, argv, &o, &chars)) {
+		run_finish(t, NULL);
+		return;
+	}
 	collector_free(t->run.out);
 	collector_free(t->run.err);
 	t->run.out = collector_new(chars);
 	t->run.err = collector_new(chars);
-	o.argv = &tc->commands[t->run.index];
 	o.env = t->run.env;
 	o.envc = t->run.n_env;
 	o.durable = t->g->config->container.durable_power;
@@ -213,8 +271,12 @@ static void run_begin(struct turn_run *t)
 	        .type = TURN_TOOL_STARTED,
 	        .call = t->run.call,
 	        .started_container = t->run.started_container,
+	        .container_id = t->run.moved_to,
 	};
+	const struct tool_call *tc = t->run.call->call.parsed;
 
+	t->run.session_until_ms = clock_mono_ms() + tc->timeout_ms;
+	t->run.session_chars = tc->output_chars;
 	run_files_begin(t);
 	turn_run_feed(t, &ev);
 	if (t->run.call != NULL && t->run.hold != NULL)
@@ -344,11 +406,35 @@ static void run_claim(struct turn_run *t)
 	container_ask_status(t->g->containers, key, on_status, t);
 }
 
+/*
+ * A bash call asks for a new beginning: the session's state is dropped, and the turn goes on in a
+ * new container, whose id is the request's with a suffix.
+ */
+static void run_restart(struct turn_run *t)
+{
+	char *id = t->request.container_id, suffix[16];
+	size_t room = sizeof(t->request.container_id) - 1, keep = strlen(id);
+	bool ok = true;
+
+	id_make(suffix, sizeof(suffix), "-r", RESTART_NONCE);
+	if (keep > room - strlen(suffix))
+		keep = room - strlen(suffix);
+	str_format(id + keep, room + 1 - keep, "%s", suffix);
+	t->run.moved_to = conversation_copy(t->request.conversation, str_of(id), &ok);
+	container_release(t->run.hold);
+	t->run.hold = NULL;
+	bash_session_reset(&t->run.session);
+}
+
 void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes)
 {
 	t->run.call = call;
 	t->run.index = 0;
 	t->run.output_left = output_bytes;
+	if (t->run.session.state.max == 0)
+		bash_session_init(&t->run.session);
+	if (call->call.parsed->restart)
+		run_restart(t);
 	if (t->run.hold == NULL) {
 		run_claim(t);
 		return;
@@ -397,6 +483,7 @@ void run_release(struct turn_run *t)
 	t->run.attach = documents_attach_free(t->run.attach);
 	collector_free(t->run.out);
 	collector_free(t->run.err);
+	bash_session_reset(&t->run.session);
 	t->run.hold = NULL;
 	t->run.command = NULL;
 	t->run.call = NULL;

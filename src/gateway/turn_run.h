@@ -12,8 +12,9 @@
 #include "gateway/attempts.h"
 #include "gateway/documents.h"
 #include "gateway/internal.h"
-#include "gateway/responses_state_turn.h"
 #include "gateway/relay_run.h"
+#include "gateway/responses_state_turn.h"
+#include "tool/bash_session.h"
 #include "tool/tool.h"
 #include "turn/turn.h"
 
@@ -48,6 +49,10 @@ struct run {
 	bool stands;     /* the command is paused now */
 	bool timed_out;  /* the turn's time was up: what ends now is a timeout */
 	bool unsynced;   /* a command's files could not be written to disk */
+	struct bash_session session; /* what bash calls of this turn have come to in this container */
+	uint64_t session_until_ms;   /* of the bash call that runs: when its time is up */
+	uint32_t session_chars;      /* and how many characters it may still show */
+	struct str moved_to;         /* a restart's new container; {NULL,0}: the request's own */
 	struct str *env; /* of the container, NAME=VALUE; in the conversation's arena */
 	size_t n_env;
 	struct documents_attach *attach; /* of the entry's file_ids; NULL: none, or copied */
@@ -79,8 +84,8 @@ struct turn_run {
 	struct route route;
 	void (*routed)(struct turn_run *t, const struct error *err); /* who waits for the route */
 	struct upstream up;
-	struct attempts attempts; /* of the call that is under way */
-	struct event *retry;      /* NULL until needed: the next attempt's time */
+	struct attempts attempts;        /* of the call that is under way */
+	struct event *retry;             /* NULL until needed: the next attempt's time */
 	struct provider_parser *parsing; /* is on the stack: not to be closed before it returns */
 	bool parser_over;                /* its call has ended meanwhile */
 	struct run run;

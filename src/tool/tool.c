@@ -1,7 +1,7 @@
 /* The table of server tools, and what all of them write. */
 #include "tool/tool.h"
 
-static const struct tool *const tools[] = {&tool_shell};
+static const struct tool *const tools[] = {&tool_shell, &tool_bash};
 
 const struct tool *tool_find(struct str entry_type)
 {

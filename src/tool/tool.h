@@ -55,6 +55,12 @@ struct tool_call {
 	uint32_t output_chars;/* per stream and command: effective */
 	bool has_timeout, has_output; /* the model gave them; else `action` shows null */
 	int64_t asked_timeout, asked_output; /* as the model gave them, for `action` */
+	/*
+	 * bash: the commands go on where the last one of the turn ended (bash_session.h), both streams are one
+	 * text, and timeout_ms and output_chars are for all of them together.
+	 */
+	bool session;
+	bool restart; /* in a new session and a new container */
 };
 
 struct tool {
@@ -83,6 +89,7 @@ struct tool {
 };
 
 extern const struct tool tool_shell;
+extern const struct tool tool_bash;
 
 /* The tool whose entry type this is, or NULL. */
 const struct tool *tool_find(struct str entry_type);

@@ -249,6 +249,8 @@ static void on_tool(struct turn *t, const struct turn_event *ev)
 	switch ((int)ev->type) {
 	case TURN_TOOL_STARTED:
 		calls_started(t, ev->started_container);
+		if (ev->container_id.n > 0)
+			t->o.container_id = t->run.result->result.container_id = ev->container_id;
 		break;
 	case TURN_TOOL_OUTPUT:
 		calls_started(t, false);

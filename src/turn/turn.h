@@ -111,6 +111,8 @@ struct turn_event {
 	struct str text;
 	const struct command_output *output; /* texts are copied */
 	bool started_container; /* the container was made or woken: the price's floor applies */
+	/* TURN_TOOL_STARTED: not {NULL,0}: commands run in this container from now on. Must outlive the turn. */
+	struct str container_id;
 	/* TURN_TOOL_FAILED: what the request asked for cannot be had, and asking the model again would not help.
 	 * Where no command of the turn was started, the turn fails with it. NULL: only the call failed. */
 	const struct error *refused;
