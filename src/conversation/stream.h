@@ -54,6 +54,7 @@ struct stream_event {
 	bool redacted;     /* ITEM_END of reasoning: there is nothing but opaque */
 	struct str raw;    /* ITEM_END: the whole item as the upstream wrote it, in raw_dialect; or {NULL,0} */
 	enum dialect raw_dialect;
+	bool awaits_client; /* ITEM_END of ITEM_OTHER: it is a call that the client must answer */
 	struct str stop_sequence; /* END: the one that it stopped at, or {NULL,0} */
 	struct usage usage;
 	enum finish finish;

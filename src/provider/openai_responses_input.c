@@ -561,26 +561,26 @@ static void write_other(struct builder *b, const struct item *it)
 	openai_responses_copy(b->w, it->raw);
 }
 
-/* One reply of the model, and the outputs of its calls. refs: its items in order. */
-static int write_reply(struct builder *b, const struct ref *refs, size_t n, struct error *err)
+static void write_item(struct builder *b, const struct item *it)
+{
+	const struct item *res = it->type == ITEM_CALL ? native_result(b, it) : NULL;
+
+	if (res)
+		write_native_call(b, it, res);
+	else if (it->type == ITEM_CALL)
+		write_call(b, it);
+	else if (it->type == ITEM_REASONING)
+		write_reasoning(b, it);
+	else if (it->type == ITEM_OTHER)
+		write_other(b, it);
+	else
+		write_message(b, it);
+}
+
+static int write_outputs(struct builder *b, const struct ref *refs, size_t n, struct error *err)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		const struct item *it = b->c->items[refs[i].at];
-		const struct item *res = it->type == ITEM_CALL ? native_result(b, it) : NULL;
-
-		if (res)
-			write_native_call(b, it, res);
-		else if (it->type == ITEM_CALL)
-			write_call(b, it);
-		else if (it->type == ITEM_REASONING)
-			write_reasoning(b, it);
-		else if (it->type == ITEM_OTHER)
-			write_other(b, it);
-		else
-			write_message(b, it);
-	}
 	for (size_t i = 0; i < n && r == 0; i++) {
 		const struct item *it = b->c->items[refs[i].at];
 
@@ -588,6 +588,31 @@ static int write_reply(struct builder *b, const struct ref *refs, size_t n, stru
 			r = write_output(b, it, err);
 	}
 	return r;
+}
+
+/*
+ * One reply of the model, and the outputs of its calls. refs: its items in order. An item of the
+ * dialect's own behind a call comes after that call's output: its id is the provider's, so nothing
+ * tells a replay that it belongs to the same reply, and it must read the same both times.
+ */
+static int write_reply(struct builder *b, const struct ref *refs, size_t n, struct error *err)
+{
+	bool saw_call = false;
+	size_t begin = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		const struct item *it = b->c->items[refs[i].at];
+
+		if (it->type == ITEM_OTHER && saw_call) {
+			r = write_outputs(b, &refs[begin], i - begin, err);
+			begin = i;
+			saw_call = false;
+		}
+		saw_call |= it->type == ITEM_CALL;
+		write_item(b, it);
+	}
+	return r < 0 ? r : write_outputs(b, &refs[begin], n - begin, err);
 }
 
 /* ---- all of it ---- */

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #define REPLY_MAX ((size_t)64 << 20) /* all text, reasoning and arguments of one reply */
+#define TREE_MAX  ((size_t)192 << 20)
 #define ITEM_MAX  ((size_t)64 << 20)
 #define ARGS_MAX  ((size_t)4 << 20)
 #define CALLS_MAX 256
@@ -430,13 +431,33 @@ static int pass_on(struct responses_items *s, struct responses_item *it)
 	return 0;
 }
 
+/* Calls of the dialect's own that are the client's to answer. */
+static bool awaits_client(const struct responses_item *it)
+{
+	static const char *const types[] = {"apply_patch_call", "computer_call", "custom_tool_call",
+	        "local_shell_call", "mcp_approval_request", NULL};
+	struct json_doc *doc _cleanup_json_ = NULL;
+	const struct json *root;
+	struct str type;
+
+	if (it->type != ITEM_OTHER || json_parse(buf_str(&it->raw), TREE_MAX, &doc, NULL) < 0)
+		return false;
+	root = json_root(doc);
+	type = json_str(json_get(root, "type"));
+	if (str_is(type, "shell_call"))
+		return str_is(json_str(json_get(json_get(root, "environment"), "type")), "local") ||
+		       json_absent(json_get(root, "environment"));
+	return openai_responses_listed(type, types);
+}
+
 static int end_item(struct responses_items *s, struct responses_item *it)
 {
 	struct stream_event ev = {.type = STREAM_ITEM_END,
 	        .item_type = it->type,
 	        .opaque = buf_str(&it->opaque),
 	        .raw = buf_str(&it->raw),
-	        .raw_dialect = DIALECT_OPENAI_RESPONSES};
+	        .raw_dialect = DIALECT_OPENAI_RESPONSES,
+	        .awaits_client = awaits_client(it)};
 	int r;
 
 	if (it->type == ITEM_CALL) {

@@ -255,6 +255,8 @@ static void writing_end(struct turn *t, const struct stream_event *ev)
 		t->w.item->raw = turn_copy(t, ev->raw);
 		t->w.item->raw_dialect = ev->raw_dialect;
 	}
+	if (ev->awaits_client && t->w.type == ITEM_OTHER)
+		t->reply_client_call = true;
 	t->w.ended = true;
 }
 

@@ -277,3 +277,29 @@ def test_a_call_with_a_namespace(client, upstream):
                tools=[function("f")])
     assert model.requests[1].json["input"][1]["namespace"] == "crm"
     assert events_of(made, 0) and begin() and event("x") and response()
+
+
+def test_a_custom_call_beside_a_call_of_ours(client, upstream):
+    """Ours runs, theirs goes to the client, and both results are there when it comes back."""
+    made = {"id": "ctc_1", "type": "custom_tool_call", "status": "completed", "call_id": "call_c", "name": "sql",
+            "input": "select 1"}
+    out = {"type": "custom_tool_call_output", "call_id": "call_c", "output": "1"}
+    model = upstream.model(stream(shell("echo 1"), made), text("done"))
+    tools = [AUTO, {"type": "custom", "name": "sql"}]
+    answer = client.stream(named(model, "fake"), tools=tools).response
+    assert types(answer["output"]) == ["shell_call", "shell_call_output", "custom_tool_call"] and len(model.requests) == 1
+    client.ask(named(model, "fake"), [{"role": "user", "content": "go"}] + answer["output"] + [out], tools=tools)
+    assert types(model.requests[1].json["input"])[1:] == ["function_call", "function_call_output", "custom_tool_call",
+                                                          "custom_tool_call_output"]
+
+
+def test_an_item_of_its_own_behind_a_call_of_ours(client, upstream):
+    model = upstream.model(stream(shell("echo 1"), WEB, message("Noted."), shell("echo 2", call_id="b", id="fc_b")),
+                           text("done"), text("bye"))
+    answer = client.stream(named(model, "fake"), tools=[AUTO]).response
+    client.ask(named(model, "fake"), [{"role": "user", "content": "go"}] + answer["output"] +
+               [{"role": "user", "content": "more"}], tools=[AUTO])
+    told, again = (r.json["input"] for r in model.requests[1:])
+    assert types(told) == ["message", "function_call", "function_call_output", "web_search_call", "message",
+                           "function_call", "function_call_output"]
+    assert again[:len(told)] == told

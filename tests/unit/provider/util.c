@@ -147,6 +147,8 @@ static void put_item_end(struct buf *b, const struct stream_event *ev)
 		buf_puts(b, " redacted");
 	if (ev->raw.n)
 		buf_printf(b, " raw=%.*s", (int)ev->raw.n, ev->raw.p);
+	if (ev->awaits_client)
+		buf_puts(b, " awaits");
 	buf_putc(b, '\n');
 }
 

@@ -429,6 +429,7 @@ static bool event_stream(struct script *s, struct str verb, struct words *w)
 		ev.name = option(w, "name");
 		ev.opaque = option(w, "opaque");
 		ev.raw = option(w, "raw");
+		ev.awaits_client = option(w, "awaits").n > 0;
 	} else if (str_is(verb, "usage")) {
 		ev.type = STREAM_USAGE;
 		ev.usage = (struct usage){.given = true, .input = number(w), .output = number(w)};
