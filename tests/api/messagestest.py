@@ -7,6 +7,7 @@ from brigtest import Stream
 SHELL = {"type": "openrouter:shell"}
 BRIG_SHELL = {"type": "brig:shell"}
 RESULTS = {"openrouter_shell_tool_result", "openrouter_bash_tool_result", "bash_code_execution_tool_result"}
+OURS = {"openrouter:shell", "openrouter:bash", "bash_code_execution"}
 STOP_REASONS = {"end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal"}
 USAGE = {"input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"}
 
@@ -30,6 +31,8 @@ def check_block(block):
         assert len(block["id"]) <= 64
     elif kind in RESULTS:
         assert block["tool_use_id"].startswith("srvtoolu_") and isinstance(block["content"], dict)
+    elif kind.endswith("_tool_result"):  # a provider's own
+        assert block["tool_use_id"].startswith("srvtoolu_") and block["content"] is not None
     else:
         raise AssertionError("a block of type %s" % kind)
 
@@ -45,7 +48,7 @@ def check_message(message):
     for block in message["content"]:
         check_block(block)
     made = [b["id"] for b in message["content"] if b["type"] == "server_tool_use"]
-    brought = [b["tool_use_id"] for b in message["content"] if b["type"] in RESULTS]
+    brought = [b["tool_use_id"] for b in message["content"] if b["type"].endswith("_tool_result")]
     assert made == brought
     assert (message["stop_reason"] == "tool_use") == any(b["type"] == "tool_use" for b in message["content"])
 
@@ -93,7 +96,7 @@ class Story:
     def on_content_block_start(self, event):
         assert self.open is None and event["index"] == len(self.message["content"])
         block = event["content_block"]
-        if block["type"] in ("tool_use", "server_tool_use"):
+        if block["type"] == "tool_use" or block.get("name") in OURS:
             assert block["input"] == {}
         elif block["type"] == "text":
             assert block["text"] == ""

@@ -6,9 +6,10 @@ import pytest
 import brigtest
 from brigtest import BRIG_SHELL, SHELL, UPSTREAM_KEY, function, items_of, outputs_of, text_of
 from conftest import run
-from fake_anthropic import (MODEL, AnthropicProvider, call_block, ending, event, redacted_block, refused, shell_block,
+from fake_anthropic import (MODEL, AnthropicProvider, block, call_block, event, redacted_block, refused, shell_block,
                             start, stream, text, text_block, thinking_block, whole)
-from fake_provider import Cut, Hold, Reply
+from fake_provider import Hold, Reply
+from messagestest import Messages
 
 
 @pytest.fixture(scope="module")
@@ -336,3 +337,80 @@ def test_a_reply_that_pauses_goes_on(client, anthropic):
     response = client.ask(model)
     assert text_of(response) == "First half, second half."
     assert messages(model.requests[1])[1:] == [{"role": "assistant", "content": [{"type": "text", "text": "First half,"}]}]
+
+
+# ---- the same dialect on both sides, with a tool of ours in between ----
+
+CITED = {"type": "web_search_result_location", "url": "https://example.org", "title": "W", "encrypted_index": "eA==",
+         "cited_text": "it is"}
+SEARCHED = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [
+    {"type": "web_search_result", "url": "https://example.org", "title": "Wé", "encrypted_content": "abc", "page_age": None}]}
+
+
+def cited_block(text):
+    return lambda i: block(i, {"type": "text", "text": "", "citations": []}, {"type": "text_delta", "text": text},
+                           {"type": "citations_delta", "citation": CITED})
+
+
+def search_blocks():
+    return [lambda i: block(i, {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+                            {"type": "input_json_delta", "partial_json": '{"query": "w'},
+                            {"type": "input_json_delta", "partial_json": 'eather"}'}),
+            lambda i: block(i, SEARCHED)]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_what_only_the_dialect_knows_survives_a_loop_of_ours(client, anthropic, streamed):
+    api = Messages(client)
+    api.headers["anthropic-beta"] = "a-2026-01-01,b-2026-01-01"
+    model = anthropic.model(
+        stream(thinking_block("Hm.", "c2ln"), redacted_block("cmVk"), *search_blocks(), cited_block("It is."),
+               shell_block("echo 42", id="toolu_a")),
+        stream(thinking_block("So.", "c2ln2"), text_block("42.")), text("Bye"), prefix=MODEL)
+    more = {"tools": [{"type": "openrouter:shell"}, {"type": "web_search_20260209", "name": "web_search", "max_uses": 3},
+                      {"name": "theirs", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}],
+            "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+            "thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 4000, "context_management": {"edits": []}}
+    question = {"role": "user", "content": [{"type": "text", "text": "go", "cache_control": {"type": "ephemeral"}}]}
+    ask = (lambda *a, **k: api.stream(*a, **k).message) if streamed else api.create
+    message = ask(model, [question], **more)
+    told = model.requests[1]
+    assert told.headers["anthropic-beta"] == "a-2026-01-01,b-2026-01-01"
+    body = told.json
+    assert (body["thinking"], body["context_management"], body["max_tokens"]) == (more["thinking"], {"edits": []}, 4000)
+    assert body["system"] == more["system"] and messages(told)[0] == question
+    assert [t["name"] for t in body["tools"]] == ["shell", "web_search", "theirs"]
+    assert body["tools"][1:] == more["tools"][1:]
+    assert messages(told)[1]["content"] == [
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}, {"type": "redacted_thinking", "data": "cmVk"},
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "weather"}}, SEARCHED,
+        {"type": "text", "text": "It is.", "citations": [CITED]},
+        {"type": "tool_use", "id": "toolu_a", "name": "shell", "input": {"commands": ["echo 42"]}}]
+    assert [b["type"] for b in message["content"]] == ["thinking", "redacted_thinking", "server_tool_use", "web_search_tool_result",
+                                                       "text", "server_tool_use", "openrouter_shell_tool_result", "thinking", "text"]
+    assert message["content"][0]["signature"] == "c2ln" and message["content"][4]["citations"] == [CITED]
+    ask(model, [question, {"role": "assistant", "content": message["content"]}, {"role": "user", "content": "thanks"}], **more)
+    again = model.requests[2]
+    assert raw_messages(again).startswith(raw_messages(told, whole=True) + b",")
+    check_rules(messages(again))
+    assert messages(again)[3]["content"][0] == {"type": "thinking", "thinking": "So.", "signature": "c2ln2"}
+
+
+def test_a_native_tool_of_another_dialect_is_refused_by_name(client, anthropic):
+    model = anthropic.model(text("no"))
+    answer = client.ask(model, tools=[{"type": "code_interpreter", "container": {"type": "auto"}}], expect=400)
+    assert "code_interpreter" in answer.error["message"] and not model.requests
+
+
+def test_names_that_the_api_refuses_come_back_as_they_were(client, anthropic):
+    """Gemini's clients may name a function with dots."""
+    model = anthropic.model(lambda request: stream(call_block(request.json["tools"][0]["name"], {"a": 1})))
+    answer = client.request("POST", "/v1beta/models/%s:generateContent" % model.name, {
+        "contents": [{"role": "user", "parts": [{"text": "go"}]}],
+        "tools": [{"functionDeclarations": [{"name": "files.read:all", "parameters": {"type": "OBJECT", "properties": {}}}]}]},
+        {"x-goog-api-key": client.key})
+    assert answer.status == 200, answer
+    (part,) = answer.json["candidates"][0]["content"]["parts"]
+    assert part["functionCall"]["name"] == "files.read:all" and part["functionCall"]["args"] == {"a": 1}
+    (sent,) = model.requests[0].json["tools"]
+    assert sent["name"].replace("_", "").isalnum() and sent["input_schema"]["type"] == "object"
