@@ -47,9 +47,10 @@ struct config_price {
 struct config_provider {
 	char *name; /* [a-z0-9-]{1,64} */
 	enum dialect dialect;
-	char *base_url; /* no trailing slash; NULL for script */
-	char *api_key;  /* NULL: none. Secret: wiped at config_free, never logged */
-	char **native_tools; /* "shell": OpenAI's own entry is run by the provider; default at OpenAI's own address */
+	char *base_url;      /* no trailing slash; NULL for script */
+	char *api_key;       /* NULL: none. Secret: wiped at config_free, never logged */
+	char **native_tools; /* "shell": OpenAI's own entry is run by the provider; default at
+	                        OpenAI's own address */
 	size_t n_native_tools;
 	bool native_tools_given;
 	struct config_price *prices;
@@ -108,8 +109,10 @@ struct config_limits {                   /* DESIGN section 8: what an operator m
 	uint64_t file_bytes;             /* 100 MiB: one uploaded or promoted file */
 	uint64_t workspace_files_bytes;  /* 10 GiB: all documents of a workspace */
 	uint64_t response_bytes;         /* 32 MiB: one stored response with its input */
-	uint64_t workspace_responses_bytes; /* 1 GiB: all stored responses of a workspace */
-	uint64_t responses_kept_ms;         /* 30 days */
+	uint64_t workspace_responses_bytes;  /* 1 GiB: all stored responses of a workspace */
+	uint64_t responses_kept_ms;          /* 30 days */
+	uint64_t idempotent_bytes;           /* 16 MiB: one answer kept for its Idempotency-Key */
+	uint64_t workspace_idempotent_bytes; /* 256 MiB: all of them of a workspace */
 };
 
 struct config {

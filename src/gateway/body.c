@@ -58,7 +58,7 @@ static void read_on_pool(struct request *r, const char *const *allowed, request_
 
 	*j = (struct body_job){.r = *r, .allowed = allowed, .then = then};
 	j->owner = (struct owner){NULL, on_gone, j};
-	j->r.body = http_request_take_body(r->x, &j->r.body_len);
+	j->r.body = request_take_body(r, &j->r.body_len);
 	http_exchange_set_data(r->x, &j->owner);
 	if (pool_run(r->g->pool, read_work, read_done, j))
 		return;
@@ -73,7 +73,7 @@ void request_fields(struct request *r, const char *const *allowed, request_field
 {
 	struct fields f;
 
-	if (http_request_body(r->x).n > POOL_FROM) {
+	if (r->body != NULL || http_request_body(r->x).n > POOL_FROM) {
 		read_on_pool(r, allowed, then);
 		return;
 	}

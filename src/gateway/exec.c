@@ -6,6 +6,7 @@
  * hold, and so the container thawed and awake, until its commands have ended.
  */
 #include "gateway/exec.h"
+#include "gateway/idempotency.h"
 
 #include "base/id.h"
 #include "gateway/saving.h"
@@ -364,6 +365,7 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 		exec_ended(e);
 		return;
 	}
+	idempotency_ran(e->x);
 	exec_on_started(e);
 	if (!e->done)
 		exec_next(e);

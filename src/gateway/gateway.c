@@ -9,6 +9,7 @@
 #include "gateway/internal.h"
 
 #include "gateway/lists.h"
+#include "gateway/idempotency.h"
 #include "gateway/network.h"
 #include "gateway/saving.h"
 
@@ -134,6 +135,8 @@ static int start_store(struct gateway *g, struct error *err)
 	r = store_open(&so, &g->store, err);
 	if (r == 0)
 		r = store_open(&so, &g->reader, err);
+	if (r == 0)
+		r = idempotency_recover(g, err);
 	return r < 0 ? error_prefix(err, "store") : 0;
 }
 

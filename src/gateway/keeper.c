@@ -231,7 +231,8 @@ static void round_work(void *arg)
 		return;
 	if (store_network_expire(s, now - NETWORK_KEPT_MS, FORGET, &k->err) < 0)
 		return;
-	if (expire_responses(s, now, &k->err) < 0)
+	if (expire_responses(s, now, &k->err) < 0 ||
+	        store_idempotency_expire(s, now, FORGET, &k->err) < 0)
 		return;
 	collect(k);
 	if (k->err.code != 0)

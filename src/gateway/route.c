@@ -10,6 +10,7 @@
 
 #include "base/id.h"
 #include "gateway/documents.h"
+#include "gateway/idempotency.h"
 #include "gateway/upload.h"
 #include "json/json.h"
 
@@ -318,7 +319,8 @@ static void on_request(void *ctx, struct http_exchange *x)
 	r.key = authenticate(r.g, x);
 	if (route == NULL || r.key == NULL)
 		BUG("a request passed on_head and has no route or key");
-	route->handle(&r);
+	if (!idempotency_take(&r, route->handle))
+		route->handle(&r);
 }
 
 static void on_drain(void *ctx, struct http_exchange *x)
@@ -335,6 +337,7 @@ static void on_gone(void *ctx, struct http_exchange *x, enum http_gone why)
 
 	if (o != NULL)
 		o->on_gone(o->self, why);
+	idempotency_gone(x);
 }
 
 /* A refusal by the server itself: 400 for bad framing and so on, before any handler has seen it. */

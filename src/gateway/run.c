@@ -15,6 +15,7 @@
 
 #include "base/id.h"
 #include "base/utf8.h"
+#include "gateway/idempotency.h"
 #include "gateway/saving.h"
 
 #include <stdlib.h>
@@ -277,6 +278,7 @@ static void run_begin(struct turn_run *t)
 
 	t->run.session_until_ms = clock_mono_ms() + tc->timeout_ms;
 	t->run.session_chars = tc->output_chars;
+	idempotency_ran(t->x);
 	run_files_begin(t);
 	turn_run_feed(t, &ev);
 	if (t->run.call != NULL && t->run.hold != NULL)

@@ -13,6 +13,7 @@
  * A turn_run may be needed further up the stack when it ends, so it is freed from the loop, never
  * from inside a callback.
  */
+#include "gateway/idempotency.h"
 #include "gateway/saving.h"
 #include "gateway/network.h"
 #include "gateway/turn_run.h"
@@ -375,6 +376,8 @@ static void emit(struct turn_run *t, const struct turn_output *o, const struct t
 	if (o->type == OUT_END) {
 		t->ended = true;
 		t->failure = o->error;
+		if (o->error != NULL)
+			idempotency_failed(t->x);
 	}
 	if (t->relay.owns) { /* the client gets the provider's own words */
 		if (o->type == OUT_END)
@@ -829,7 +832,7 @@ void turns_handle(struct request *r, const struct api *api)
 	g->turns = t;
 	http_exchange_set_data(r->x, &t->owner);
 	keep_head(t, r);
-	t->in.body = http_request_take_body(r->x, &t->in.body_len);
+	t->in.body = request_take_body(r, &t->in.body_len);
 	http_request_release(r->x);
 	if (t->in.body_len <= POOL_PARSE && !responses_state_turn_needs_pool(t)) {
 		parse_work(t);

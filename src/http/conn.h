@@ -12,6 +12,7 @@
 
 #include "http/body.h"
 #include "http/parse.h"
+#include "http/record.h"
 #include "http/server.h"
 
 #include <event2/event_struct.h>
@@ -76,6 +77,18 @@ struct http_conn {
 };
 TAILQ_HEAD(conn_list, http_conn);
 
+/* record.c */
+struct recorder {
+	struct http_record record;
+	size_t max;
+	http_record_fn fn;
+	void *ctx;
+	bool ended; /* the answer is whole */
+	bool holds; /* and its end is not to be sent yet */
+	bool is_whole;
+	struct buf whole; /* of an answer in one piece: what will be sent */
+};
+
 struct http_exchange {
 	struct http_conn *conn;
 	void *data;
@@ -89,9 +102,10 @@ struct http_exchange {
 	struct http_body *decoder;
 	size_t charged; /* counted in the server's in_flight, the decoder's share with it */
 	size_t decoder_charged;
-	size_t taken;         /* of charged: a body that the handler has taken over */
-	struct buf headers;   /* added by the handler */
-	uint64_t answer_left; /* of an answer with a known length */
+	size_t taken;              /* of charged: a body that the handler has taken over */
+	struct buf headers;        /* added by the handler */
+	struct recorder *recorder; /* NULL: the answer is not recorded */
+	uint64_t answer_left;      /* of an answer with a known length */
 	bool announced : 1;
 	bool over : 1;    /* on_gone is being called */
 	bool pieces : 1;  /* the body goes to on_body */
@@ -165,6 +179,16 @@ void http_conn_send(struct http_conn *c, const struct iovec *iov, size_t n_iov, 
 /* response.c */
 void http_response_refuse(struct http_exchange *x, int status, const char *text);
 bool http_response_keeps(const struct http_exchange *x);
+
+/* Sends an answer in one piece, but for its end. */
+void http_response_whole(
+        struct http_exchange *x, int status, const char *content_type, struct str body);
+
+/* record.c: x may have no recorder */
+void http_record_head(struct http_exchange *x, int status, const char *content_type);
+void http_record_body(struct http_exchange *x, struct str data);
+bool http_record_hold(struct http_exchange *x); /* true: the end is not to be sent now */
+struct recorder *http_record_free(struct recorder *c);
 
 /* request.c */
 void http_request_free_decoder(struct http_exchange *x);

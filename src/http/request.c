@@ -90,6 +90,7 @@ struct http_exchange *http_request_free(struct http_exchange *x)
 	http_parse_head_free(&x->head);
 	buf_free(&x->body);
 	buf_free(&x->headers);
+	x->recorder = http_record_free(x->recorder);
 	free(x->peer_text);
 	free(x);
 	return NULL;

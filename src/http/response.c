@@ -174,12 +174,13 @@ static bool answer_begins(struct http_exchange *x)
 	return !x->conn->dead;
 }
 
-void http_respond(struct http_exchange *x, int status, const char *content_type, struct str body)
+void http_response_whole(
+        struct http_exchange *x, int status, const char *content_type, struct str body)
 {
 	struct iovec iov[2];
 	struct buf *b;
 
-	if (!answer_begins(x))
+	if (is_gone(x))
 		return;
 	b = head_begin(x, status, content_type);
 	head_length(x, body.n, status);
@@ -187,6 +188,24 @@ void http_respond(struct http_exchange *x, int status, const char *content_type,
 	iov[0] = (struct iovec){b->data, b->len};
 	iov[1] = (struct iovec){(void *)(uintptr_t)body.p, x->no_body ? 0 : body.n};
 	http_conn_send(x->conn, iov, 2, false);
+}
+
+void http_respond(struct http_exchange *x, int status, const char *content_type, struct str body)
+{
+	struct recorder *c = x->recorder;
+
+	if (!answer_begins(x))
+		return;
+	if (c && !c->ended) {
+		http_record_head(x, status, content_type);
+		http_record_body(x, body);
+		c->is_whole = true;
+		buf_init(&c->whole, body.n + 1);
+		buf_append(&c->whole, body.p, body.n);
+		http_record_hold(x);
+		return;
+	}
+	http_response_whole(x, status, content_type, body);
 	http_finish(x);
 }
 
@@ -204,6 +223,7 @@ void http_respond_start(struct http_exchange *x, int status, const char *content
 
 	if (!answer_begins(x))
 		return;
+	http_record_head(x, status, content_type);
 	b = head_begin(x, status, content_type);
 	if (status == 204 || status == 304) {
 		x->chunked_answer = false;
@@ -222,6 +242,7 @@ void http_respond_start_length(
 {
 	if (!answer_begins(x))
 		return;
+	http_record_head(x, status, content_type);
 	head_begin(x, status, content_type);
 	head_length(x, length, status);
 	head_end(x);
@@ -236,7 +257,7 @@ void http_write(struct http_exchange *x, struct str data)
 	struct iovec iov[3];
 	char size[24];
 
-	if (is_gone(x) || x->finished || data.n == 0)
+	if (is_gone(x) || x->finished || data.n == 0 || (x->recorder && x->recorder->holds))
 		return;
 	if (!x->started)
 		BUG("a body before its head");
@@ -246,6 +267,7 @@ void http_write(struct http_exchange *x, struct str data)
 	}
 	if (x->no_body || data.n == 0)
 		return;
+	http_record_body(x, data);
 	iov[1] = (struct iovec){(void *)(uintptr_t)data.p, data.n};
 	if (x->chunked_answer) {
 		str_format(size, sizeof(size), "%zx\r\n", data.n);
@@ -282,6 +304,8 @@ void http_finish(struct http_exchange *x)
 		http_abort(x); /* the client must not take it for whole */
 		return;
 	}
+	if (http_record_hold(x) || (x->recorder && x->recorder->holds))
+		return;
 	x->finished = true;
 	x->discard = true;
 	if (x->chunked_answer && !x->no_body)

@@ -70,6 +70,18 @@ struct store_backend {
 	int (*response_delete)(struct store *s, const struct store_scope *scope, struct str id,
 	        int64_t now_ms, struct error *err);
 	int (*responses_expire)(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+	int (*idempotency_claim)(struct store *s, const struct store_scope *scope,
+	        const struct store_claim *c, struct store_answer *ret, struct error *err);
+	int (*idempotency_finish)(struct store *s, const struct store_scope *scope,
+	        const uint8_t key[32], const struct store_answer *a, uint64_t quota,
+	        struct error *err);
+	int (*idempotency_release)(struct store *s, const struct store_scope *scope,
+	        const uint8_t key[32], struct error *err);
+	int (*idempotency_cut)(struct store *s, const struct store_scope *scope,
+	        const uint8_t key[32], struct error *err);
+	int (*idempotency_recover)(struct store *s, struct str holder, struct error *err);
+	int (*idempotency_expire)(
+	        struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 };
 
 /* A backend's own struct begins with this. */

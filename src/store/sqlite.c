@@ -618,6 +618,8 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->network[i]);
 	for (size_t i = 0; i < SQLITE_RESPONSE_STATEMENTS; i++)
 		sqlite3_finalize(q->responses[i]);
+	for (size_t i = 0; i < SQLITE_IDEMPOTENCY_STATEMENTS; i++)
+		sqlite3_finalize(q->idempotency[i]);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
@@ -768,6 +770,12 @@ static const struct store_backend backend = {
         .response_item = sqlite_responses_item,
         .response_delete = sqlite_responses_delete,
         .responses_expire = sqlite_responses_expire,
+        .idempotency_claim = sqlite_idempotency_claim,
+        .idempotency_finish = sqlite_idempotency_finish,
+        .idempotency_release = sqlite_idempotency_release,
+        .idempotency_cut = sqlite_idempotency_cut,
+        .idempotency_recover = sqlite_idempotency_recover,
+        .idempotency_expire = sqlite_idempotency_expire,
 };
 
 int sqlite_open(const struct store_options *o, struct store **ret, struct error *err)

@@ -11,19 +11,21 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
-#define SQLITE_MAIN_STATEMENTS     32
-#define SQLITE_DOCUMENT_STATEMENTS 16
-#define SQLITE_NETWORK_STATEMENTS  4
-#define SQLITE_RESPONSE_STATEMENTS 24
+#define SQLITE_MAIN_STATEMENTS        32
+#define SQLITE_DOCUMENT_STATEMENTS    16
+#define SQLITE_NETWORK_STATEMENTS     4
+#define SQLITE_RESPONSE_STATEMENTS    24
+#define SQLITE_IDEMPOTENCY_STATEMENTS 16
 
 struct sqlite {
 	struct store store;
 	pthread_mutex_t lock;
 	sqlite3 *db;
 	sqlite3_stmt *main[SQLITE_MAIN_STATEMENTS]; /* prepared when first used: sqlite.c */
-	sqlite3_stmt *documents[SQLITE_DOCUMENT_STATEMENTS]; /* and sqlite_documents.c */
-	sqlite3_stmt *network[SQLITE_NETWORK_STATEMENTS];    /* and sqlite_network.c */
-	sqlite3_stmt *responses[SQLITE_RESPONSE_STATEMENTS]; /* and sqlite_responses.c */
+	sqlite3_stmt *documents[SQLITE_DOCUMENT_STATEMENTS];      /* and sqlite_documents.c */
+	sqlite3_stmt *network[SQLITE_NETWORK_STATEMENTS];         /* and sqlite_network.c */
+	sqlite3_stmt *responses[SQLITE_RESPONSE_STATEMENTS];      /* and sqlite_responses.c */
+	sqlite3_stmt *idempotency[SQLITE_IDEMPOTENCY_STATEMENTS]; /* and sqlite_idempotency.c */
 };
 
 struct sqlite *sqlite_lock(struct store *s);
@@ -92,5 +94,18 @@ int sqlite_responses_item(struct store *s, const struct store_scope *scope, stru
 int sqlite_responses_delete(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, struct error *err);
 int sqlite_responses_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+
+/* ---- sqlite_idempotency.c ---- */
+
+int sqlite_idempotency_claim(struct store *s, const struct store_scope *scope,
+        const struct store_claim *c, struct store_answer *ret, struct error *err);
+int sqlite_idempotency_finish(struct store *s, const struct store_scope *scope,
+        const uint8_t key[32], const struct store_answer *a, uint64_t quota, struct error *err);
+int sqlite_idempotency_release(
+        struct store *s, const struct store_scope *scope, const uint8_t key[32], struct error *err);
+int sqlite_idempotency_cut(
+        struct store *s, const struct store_scope *scope, const uint8_t key[32], struct error *err);
+int sqlite_idempotency_recover(struct store *s, struct str holder, struct error *err);
+int sqlite_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 
 #endif

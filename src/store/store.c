@@ -357,6 +357,61 @@ int store_responses_expire(struct store *s, int64_t now_ms, uint32_t limit, stru
 	return s->backend->responses_expire(s, now_ms, limit, err);
 }
 
+/* ---- idempotency keys ---- */
+
+void store_answer_clear(struct store_answer *a)
+{
+	free(a->headers);
+	free(a->body);
+	*a = (struct store_answer){0};
+}
+
+int store_idempotency_claim(struct store *s, const struct store_scope *scope,
+        const struct store_claim *c, struct store_answer *ret, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	if (r == 0)
+		r = check_text(c->holder, SCOPE_MAX, "holder", err);
+	return r < 0 ? r : s->backend->idempotency_claim(s, scope, c, ret, err);
+}
+
+int store_idempotency_finish(struct store *s, const struct store_scope *scope,
+        const uint8_t key[32], const struct store_answer *a, uint64_t quota, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	return r < 0 ? r : s->backend->idempotency_finish(s, scope, key, a, quota, err);
+}
+
+int store_idempotency_release(struct store *s, const struct store_scope *scope,
+        const uint8_t key[32], struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	return r < 0 ? r : s->backend->idempotency_release(s, scope, key, err);
+}
+
+int store_idempotency_cut(struct store *s, const struct store_scope *scope, const uint8_t key[32],
+        struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	return r < 0 ? r : s->backend->idempotency_cut(s, scope, key, err);
+}
+
+int store_idempotency_recover(struct store *s, struct str holder, struct error *err)
+{
+	int r = check_text(holder, SCOPE_MAX, "holder", err);
+
+	return r < 0 ? r : s->backend->idempotency_recover(s, holder, err);
+}
+
+int store_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err)
+{
+	return s->backend->idempotency_expire(s, now_ms, limit, err);
+}
+
 /* ---- keeper ---- */
 
 int store_keeper_take(struct store *s, struct str node, struct str holder, int64_t now_ms,

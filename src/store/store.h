@@ -226,10 +226,10 @@ struct store_response_item {
  */
 struct store_response {
 	struct str id;
-	struct str previous; /* the one that it continues, or {NULL,0} */
-	bool running;        /* not yet at its end: the object is preliminary */
-	struct str object;   /* JSON */
-	size_t output_at, output_len; /* of the array `output` in it */
+	struct str previous;                     /* the one that it continues, or {NULL,0} */
+	bool running;                            /* not yet at its end: the object is preliminary */
+	struct str object;                       /* JSON */
+	size_t output_at, output_len;            /* of the array `output` in it */
 	const struct store_response_item *items; /* of that array */
 	size_t n_items;
 	struct str input; /* JSON: a string, or an array of items */
@@ -238,8 +238,8 @@ struct store_response {
 };
 /*
  * Makes the row, or brings the running one of that id to its end: 1; 0: that one was deleted
- * meanwhile. Where the workspace holds more than quota bytes then, its oldest rows go. -ERR_TOO_LARGE
- * where this one alone is more.
+ * meanwhile. Where the workspace holds more than quota bytes then, its oldest rows go.
+ * -ERR_TOO_LARGE where this one alone is more.
  */
 int store_response_put(struct store *s, const struct store_scope *scope,
         const struct store_response *r, uint64_t quota, struct error *err);
@@ -283,6 +283,50 @@ int store_response_delete(struct store *s, const struct store_scope *scope, stru
 /* For the keeper: removes at most `limit` that nobody may ask for and none goes on from. How many.
  */
 int store_responses_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+
+/* ---- idempotency keys ---- */
+
+#define STORE_CLAIMS_MAX 1000000 /* of one workspace, within 24 hours */
+
+/* A request that carries a key; everything is borrowed. */
+struct store_claim {
+	const uint8_t *key, *request; /* 32 bytes each: hashes of the key, and of what was asked */
+	struct str holder; /* the gateway that will run it: one name, one process at a time */
+	bool harmless;     /* it can run no command: where its process dies it may be run again */
+	int64_t now_ms, expires_ms;
+};
+struct store_answer {
+	int status;
+	char type[128];
+	char *headers; /* lines, or NULL */
+	char *body;    /* any bytes; NULL: not kept */
+	size_t len;
+};
+void store_answer_clear(struct store_answer *a); /* frees what it points at */
+enum store_claim_state {
+	STORE_CLAIM_NEW,   /* nobody has asked that: it is the caller's to run now */
+	STORE_CLAIM_RUNS,  /* it is under way */
+	STORE_CLAIM_DONE,  /* *ret is what was answered */
+	STORE_CLAIM_CUT,   /* it broke off, and may have run commands */
+	STORE_CLAIM_LOST,  /* it was answered, and the answer is not kept */
+	STORE_CLAIM_OTHER, /* the key stands for another request */
+};
+/* A state, or -ERR_RATE where the workspace has too many. */
+int store_idempotency_claim(struct store *s, const struct store_scope *scope,
+        const struct store_claim *c, struct store_answer *ret, struct error *err);
+/* What became of a claim of the caller's own. Of the workspace's answers those beyond quota bytes
+ * are forgotten, the oldest first. 0 or an error. */
+int store_idempotency_finish(struct store *s, const struct store_scope *scope,
+        const uint8_t key[32], const struct store_answer *a, uint64_t quota, struct error *err);
+/* As if it had not been asked. */
+int store_idempotency_release(
+        struct store *s, const struct store_scope *scope, const uint8_t key[32], struct error *err);
+int store_idempotency_cut(
+        struct store *s, const struct store_scope *scope, const uint8_t key[32], struct error *err);
+/* The process of that name has died: what it ran is cut, or released where it was harmless. */
+int store_idempotency_recover(struct store *s, struct str holder, struct error *err);
+/* For the keeper: removes at most `limit` whose time is over. How many. */
+int store_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 
 /* ---- the node's keeper ---- */
 

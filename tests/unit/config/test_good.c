@@ -79,6 +79,8 @@ static void check_defaults(const struct config *c)
 	assert_int_equal(c->limits.response_bytes, 32 << 20);
 	assert_int_equal(c->limits.workspace_responses_bytes, 1 << 30);
 	assert_true(c->limits.responses_kept_ms == (uint64_t)30 * 86400000);
+	assert_int_equal(c->limits.idempotent_bytes, 16 << 20);
+	assert_int_equal(c->limits.workspace_idempotent_bytes, 256 << 20);
 }
 
 static void test_defaults(void **state)
