@@ -29,6 +29,7 @@ struct gemini_parser {
 	struct item *run;   /* text or thoughts of the model that may go on */
 	struct str *pieces; /* of it */
 	size_t n_pieces, cap_pieces;
+	struct str cuts;     /* how the signature of run says that its text is cut */
 	struct item *said;   /* the client's message that may go on */
 	struct item *result; /* of the shell's call that may go on */
 	size_t first_call;   /* items from here on hold the calls that may be answered now */
@@ -55,11 +56,14 @@ int gemini_schema_convert(struct str schema, struct buf *out);
 
 /*
  * A thoughtSignature must be base64, since typed clients hold it as bytes. What is sealed goes as
- * base64 of the seal; a provider's own as it is. read: in the spelling of base64 that Google itself
- * writes.
+ * base64 of the seal, with how the thoughts' text is cut into parts; a provider's own as it is.
  */
 void gemini_signature_write(struct json_writer *w, const struct item *it);
-int gemini_signature_read(struct param_reader *in, struct str text, struct str *ret);
+/* In the spelling of base64 that Google itself writes. *ret_cuts: {NULL,0}, or for cut(). */
+int gemini_signature_read(
+        struct param_reader *in, struct str text, struct str *ret_opaque, struct str *ret_cuts);
+/* Cuts the one part of a reasoning item into what it was, where the cuts fit. */
+int gemini_signature_cut(struct param_reader *in, struct str cuts, struct item *it);
 
 /* ---- a shell's call and its results as text: gemini_code.c ---- */
 

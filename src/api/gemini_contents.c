@@ -16,97 +16,34 @@
  */
 #include "api/gemini.h"
 
-#include "base/base64.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
 #include <stdlib.h>
 
-enum { ITEMS_MAX = 200000, CALLS_WITHOUT_ID_MAX = 1024, OUTPUTS_MAX = 1000, STATE_MAX = 32 << 20 };
+enum { ITEMS_MAX = 200000, CALLS_WITHOUT_ID_MAX = 1024, OUTPUTS_MAX = 1000 };
 
-#define NO_ID  "noid_"    /* as the Gemini provider marks a call that has none */
-#define SEALED "YnJpZzEu" /* base64 of how a sealed state begins */
+#define NO_ID "noid_" /* as the Gemini provider marks a call that has none */
 
-/* ---- signatures ---- */
-
-void gemini_signature_write(struct json_writer *w, const struct item *it)
-{
-	struct buf text _cleanup_buf_ = BUF_INIT(STATE_MAX * 2);
-
-	if (!it->opaque.n)
-		return;
-	if (!str_starts(it->opaque, "brig1.")) {
-		jw_kstr(w, "thoughtSignature", it->opaque);
-		return;
-	}
-	if (base64_append(&text, it->opaque.p, it->opaque.n) == 0)
-		jw_kstr(w, "thoughtSignature", (struct str){text.data, text.len});
-}
-
-/* Google's words that stand for a signature; they are base64 only by chance. */
-static bool is_word(struct str s)
-{
-	return str_is(s, "skip_thought_signature_validator") ||
-	       str_is(s, "context_engineering_is_the_way_to_go");
-}
-
-static void replace(char *s, size_t n, char from, char to)
-{
-	for (size_t i = 0; i < n; i++)
-		if (s[i] == from)
-			s[i] = to;
-}
-
-int gemini_signature_read(struct param_reader *in, struct str text, struct str *ret)
-{
-	struct buf sealed _cleanup_buf_ = BUF_INIT(text.n + 1);
-	bool ok = true;
-	char *copy;
-
-	*ret = (struct str){NULL, 0};
-	if (!text.n)
-		return 0;
-	copy = arena_strndup(in->conversation->arena, text.p, text.n);
-	if (!copy)
-		return param_fail_memory(in);
-	*ret = (struct str){copy, text.n};
-	if (!str_starts(text, SEALED)) {
-		if (!is_word(text)) {
-			replace(copy, text.n, '-', '+');
-			replace(copy, text.n, '_', '/');
-		}
-		return 0;
-	}
-	replace(copy, text.n, '+', '-');
-	replace(copy, text.n, '/', '_');
-	while (ret->n && ret->p[ret->n - 1] == '=')
-		ret->n--;
-	/* What does not read was damaged on its way: it opens nowhere. */
-	if (base64_decode_url(&sealed, *ret) && utf8_valid(sealed.data, sealed.len))
-		*ret = conversation_copy(
-		        in->conversation, (struct str){sealed.data, sealed.len}, &ok);
-	else
-		*ret = (struct str){NULL, 0};
-	return ok ? 0 : param_fail_memory(in);
-}
+/* ---- items ---- */
 
 static int read_signature(struct gemini_parser *p, const struct json *part, struct item *it)
 {
-	return gemini_signature_read(
-	        &p->in, json_str(gemini_parse_get(part, "thoughtSignature")), &it->opaque);
+	return gemini_signature_read(&p->in, json_str(gemini_parse_get(part, "thoughtSignature")),
+	        &it->opaque, &p->cuts);
 }
-
-/* ---- items ---- */
 
 /* No more pieces come for the text that may go on. */
 static int end_run(struct gemini_parser *p)
 {
+	struct str cuts = p->cuts;
 	struct item *it = p->run;
 	struct part *part;
 	size_t n = 0;
 	char *text;
 
 	p->run = NULL;
+	p->cuts = (struct str){NULL, 0};
 	if (!it)
 		return 0;
 	part = conversation_parts(p->conversation, 1);
@@ -126,6 +63,8 @@ static int end_run(struct gemini_parser *p)
 	}
 	it->parts = part;
 	it->n_parts = 1;
+	if (it->type == ITEM_REASONING && cuts.n)
+		return gemini_signature_cut(&p->in, cuts, it);
 	return 0;
 }
 

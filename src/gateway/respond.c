@@ -21,7 +21,7 @@ enum dialect respond_asks(const struct http_exchange *x)
 {
 	struct str path = http_request_path(x);
 
-	if (path_within(path, "/v1beta"))
+	if (path_within(path, "/v1beta") || path_within(path, "/v1alpha"))
 		return DIALECT_GEMINI;
 	if (path_within(path, "/api"))
 		path = (struct str){path.p + strlen("/api"), path.n - strlen("/api")};
@@ -31,6 +31,12 @@ enum dialect respond_asks(const struct http_exchange *x)
 		return DIALECT_OPENAI_RESPONSES;
 	if (path_within(path, "/v1/chat"))
 		return DIALECT_OPENAI_CHAT;
+	/* Google's newer SDKs call their API v1 too: a method of a model, or that key, is theirs.
+	 */
+	if (path_within(path, "/v1/models") &&
+	        ((str_is(http_request_method(x), "POST") && memchr(path.p, ':', path.n)) ||
+	                http_request_header(x, "x-goog-api-key").p != NULL))
+		return DIALECT_GEMINI;
 	return http_request_header(x, "anthropic-version").p != NULL ? DIALECT_ANTHROPIC
 	                                                             : DIALECT_OPENAI_RESPONSES;
 }

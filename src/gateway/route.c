@@ -90,6 +90,10 @@ static const struct route_entry routes[] = {
         {"POST", "/chat/completions", chat_create, 0, NULL},
         {"GET", "/models", models_list, NO_BODY, NULL},
         {"GET", "/models/{*}", models_get, NO_BODY, NULL},
+        {"POST", "/models/{*}:generateContent", gemini_generate, 0, NULL},
+        {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL},
+        {"POST", "/models/{*}:countTokens", gemini_count, 0, NULL},
+        {"POST", "/models/{*}", gemini_no_method, NO_BODY, NULL},
         {"GET", "/tools", tools_list, NO_BODY, NULL},
         {"GET", "/tools/{*}", tools_get, NO_BODY, NULL},
         {"POST", "/containers", containers_create, 2u << 20, NULL},
@@ -114,7 +118,7 @@ static const struct route_entry routes[] = {
         {NULL, NULL, NULL, 0, NULL},
 };
 
-/* Below /v1beta. */
+/* Below /v1beta and /v1alpha. Google's newer SDKs say v1, so its methods stand above too. */
 static const struct route_entry google_routes[] = {
         {"GET", "/models", models_list, NO_BODY, NULL},
         {"GET", "/models/{*}", models_get, NO_BODY, NULL},
@@ -122,6 +126,10 @@ static const struct route_entry google_routes[] = {
         {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL},
         {"POST", "/models/{*}:countTokens", gemini_count, 0, NULL},
         {"POST", "/models/{*}", gemini_no_method, NO_BODY, NULL},
+        /* The AI SDK leaves models/ out where a model's name has a slash. */
+        {"POST", "/{*}:generateContent", gemini_generate, 0, NULL},
+        {"POST", "/{*}:streamGenerateContent", gemini_stream, 0, NULL},
+        {"POST", "/{*}:countTokens", gemini_count, 0, NULL},
         {NULL, NULL, NULL, 0, NULL},
 };
 
@@ -166,7 +174,8 @@ static const struct route_entry *path_below(struct str path, struct str *ret_res
 	static const struct {
 		const char *prefix;
 		const struct route_entry *table;
-	} prefixes[] = {{"/v1", routes}, {"/api/v1", routes}, {"/v1beta", google_routes}};
+	} prefixes[] = {{"/v1", routes}, {"/api/v1", routes}, {"/v1beta", google_routes},
+	        {"/v1alpha", google_routes}};
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
 		size_t n = strlen(prefixes[i].prefix);
