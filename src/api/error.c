@@ -146,8 +146,8 @@ static const char *anthropic_type(int status)
 /* The error codes that its SDK makes classes of. */
 static bool anthropic_detail(struct str type)
 {
-	static const char *const names[] = {
-	        "file_not_downloadable", "storage_quota_exceeded", "file_expired"};
+	static const char *const names[] = {"file_not_downloadable", "storage_quota_exceeded",
+	        "file_expired", "thread_unsupported_request"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (str_is(type, names[i]))

@@ -152,6 +152,19 @@ static int parse_models(struct messages_parser *p)
 	return rc ? rc : preferences_parse(&p->in, p->root);
 }
 
+/*
+ * A conversation that the server holds (a beta of Anthropic's). Its SDK's tool runner asks for one,
+ * and sends all messages each time where it is told by this very code that there is none.
+ */
+static int check_thread(struct messages_parser *p)
+{
+	if (json_absent(json_get(p->root, "thread")))
+		return 0;
+	return param_fail(&p->in, ERR_UNSUPPORTED, "thread_unsupported_request", "", "thread",
+	        "this server holds no threads of messages: leave it out, and send all messages "
+	        "each time.");
+}
+
 /* ---- settings ---- */
 
 static int parse_sampling(struct messages_parser *p)
@@ -373,8 +386,8 @@ static struct turn_options options_of(const struct messages_parser *p, bool stre
 static int parse_tree(struct messages_parser *p, const struct api_request *in,
         struct str request_seed, struct turn_request *r)
 {
-	static int (*const steps[])(struct messages_parser *) = {parse_models, parse_sampling,
-	        parse_thinking, parse_output, parse_labels, messages_tools_parse,
+	static int (*const steps[])(struct messages_parser *) = {check_thread, parse_models,
+	        parse_sampling, parse_thinking, parse_output, parse_labels, messages_tools_parse,
 	        messages_items_parse};
 	int rc = 0, stream;
 
