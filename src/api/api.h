@@ -109,8 +109,6 @@ struct api {
 		struct buf *out, bool *ret_empty);
 	/* HTTP status of a whole answer that has ended (200, or the error's). After OUT_END. */
 	int (*status)(const struct api_stream *s);
-	/* The error envelope for an answer that has not started. */
-	void (*error_body)(const struct error *e, bool under_v1, struct buf *out);
 };
 
 extern const struct api api_responses;
@@ -127,6 +125,8 @@ extern const struct api api_chat;
 
 /* The envelope of /api/v1 and /v1 for everything that is no dialect of its own (containers, models, keys). */
 void api_error_body(const struct error *e, bool under_v1, struct buf *out);
+/* The same, under /api/v1 with error.metadata.error_type, where OpenRouter's chat completions have it. */
+void api_error_body_chat(const struct error *e, bool under_v1, struct buf *out);
 /* Anthropic's envelope; request_id is the answer's `request-id`, or NULL. */
 void api_error_body_anthropic(const struct error *e, const char *request_id, struct buf *out);
 /* Google's, with its name for the status, and details where there is something to say. */

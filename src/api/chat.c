@@ -12,5 +12,4 @@ const struct api api_chat = {
         .keepalive = chat_stream_keepalive,
         .close = chat_stream_close,
         .status = chat_stream_status,
-        .error_body = api_error_body,
 };

@@ -95,7 +95,7 @@ const char *api_error_text(const struct error *e)
 	return e->text[0] ? e->text : "The request failed.";
 }
 
-void api_error_body(const struct error *e, bool under_v1, struct buf *out)
+static void write_openai(const struct error *e, bool under_v1, bool metadata, struct buf *out)
 {
 	struct json_writer w;
 
@@ -110,9 +110,25 @@ void api_error_body(const struct error *e, bool under_v1, struct buf *out)
 		jw_kcstr(&w, "code", api_error_code(e));
 	else
 		jw_ki64(&w, "code", error_http_status(e));
+	if (metadata) {
+		jw_key(&w, "metadata");
+		jw_object(&w);
+		jw_kcstr(&w, "error_type", api_error_name(e));
+		jw_end(&w);
+	}
 	jw_end(&w);
 	jw_kcstr(&w, "error_type", api_error_name(e));
 	jw_end(&w);
+}
+
+void api_error_body(const struct error *e, bool under_v1, struct buf *out)
+{
+	write_openai(e, under_v1, false, out);
+}
+
+void api_error_body_chat(const struct error *e, bool under_v1, struct buf *out)
+{
+	write_openai(e, under_v1, !under_v1, out);
 }
 
 /* ---- Anthropic's ---- */
@@ -136,6 +152,7 @@ static const char *anthropic_type(int status)
 		return "rate_limit_error";
 	case 504:
 		return "timeout_error";
+	case 503:
 	case 529:
 		return "overloaded_error";
 	default:

@@ -1,12 +1,6 @@
 /* The Gemini API as a row of the api seam. */
 #include "api/gemini.h"
 
-static void error_body(const struct error *e, bool under_v1, struct buf *out)
-{
-	(void)under_v1;
-	api_error_body_google(e, out);
-}
-
 const struct api api_gemini = {
         .name = "gemini",
         .speaks = DIALECT_GEMINI,
@@ -18,5 +12,4 @@ const struct api api_gemini = {
         .keepalive = gemini_stream_keepalive,
         .close = gemini_stream_close,
         .status = gemini_stream_status,
-        .error_body = error_body,
 };

@@ -1,12 +1,6 @@
 /* The Anthropic Messages API as a row of the api seam. */
 #include "api/messages.h"
 
-static void error_body(const struct error *e, bool under_v1, struct buf *out)
-{
-	(void)under_v1;
-	api_error_body_anthropic(e, NULL, out);
-}
-
 const struct api api_messages = {
         .name = "messages",
         .speaks = DIALECT_ANTHROPIC,
@@ -18,5 +12,4 @@ const struct api api_messages = {
         .keepalive = messages_stream_keepalive,
         .close = messages_stream_close,
         .status = messages_stream_status,
-        .error_body = error_body,
 };

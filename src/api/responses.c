@@ -13,5 +13,4 @@ const struct api api_responses = {
         .close = responses_stream_close,
         .object = responses_stream_object,
         .status = responses_stream_status,
-        .error_body = api_error_body,
 };

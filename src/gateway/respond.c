@@ -50,6 +50,10 @@ void respond_error_body(struct http_exchange *x, enum dialect asks, bool under_v
 		api_error_body_google(e, out);
 		return;
 	}
+	if (asks == DIALECT_OPENAI_CHAT) {
+		api_error_body_chat(e, under_v1, out);
+		return;
+	}
 	if (asks != DIALECT_ANTHROPIC) {
 		api_error_body(e, under_v1, out);
 		return;

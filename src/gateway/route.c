@@ -212,6 +212,25 @@ static const struct route_entry *route_find(
 	return NULL;
 }
 
+/* Says which methods the path takes. */
+static void allow_header(struct http_exchange *x)
+{
+	char allow[80] = "";
+	struct str rest, params[2];
+	const struct route_entry *at = path_below(http_request_path(x), &rest);
+
+	for (; at != NULL && at->path != NULL; at++) {
+		size_t n = strlen(allow);
+		bool get = str_is(str_of(at->method), "GET");
+
+		if (!path_match(at->path, rest, params) || strstr(allow, at->method) != NULL)
+			continue;
+		str_format(allow + n, sizeof(allow) - n, "%s%s%s", n > 0 ? ", " : "", at->method,
+		        get ? ", HEAD" : "");
+	}
+	http_response_header(x, "Allow", allow);
+}
+
 /* ---- keys ---- */
 
 static const struct config_key *key_find(const struct gateway *g, struct str text)
@@ -289,6 +308,7 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 		return 0;
 	}
 	if (route == NULL) {
+		allow_header(x);
 		error_set(&e, ERR_UNSUPPORTED, "This path does not take the method %.*s.",
 		        (int)http_request_method(x).n, http_request_method(x).p);
 		e.http_status = 405;

@@ -5,24 +5,36 @@ import json
 import pytest
 
 from brigtest import Reader, connect
+from fake_provider import Cut, Hold, Reply, Reset, error, error_in_stream, rate_limited
 
 VERSION = {"anthropic-version": "2026-10-21"}
 GOOGLE_STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 405: "UNIMPLEMENTED",
-                 413: "INVALID_ARGUMENT", 431: "INVALID_ARGUMENT"}
+                 413: "INVALID_ARGUMENT", 422: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 431: "INVALID_ARGUMENT",
+                 502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
 ANTHROPIC_TYPE = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
-                  405: "invalid_request_error", 413: "request_too_large", 431: "invalid_request_error"}
-SETTINGS = {"limits": {"body": "1m"}}
+                  405: "invalid_request_error", 413: "request_too_large", 422: "invalid_request_error",
+                  429: "rate_limit_error", 431: "invalid_request_error", 502: "api_error", 503: "overloaded_error",
+                  504: "timeout_error"}
+OPENAI_TYPE = {401: "authentication_error", 429: "rate_limit_error", 502: "server_error", 503: "server_error",
+               504: "server_error"}
+SETTINGS = {"limits": {"body": "1m", "upstream_first_byte": "1s"}}
 
 
 def openai(answer, base):
     error = answer.json["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["message"] and error["type"]
+    assert set(error) - {"metadata"} == {"message", "type", "param", "code"}
+    assert error["message"] and error["type"] == OPENAI_TYPE.get(answer.status, "invalid_request_error")
     if base == "/api/v1":
         assert error["code"] == answer.status
     else:
         assert error["code"] is None or isinstance(error["code"], str)
     assert isinstance(answer.json["error_type"], str)
+
+
+def chat(answer, base):
+    openai(answer, base)
+    wanted = {"error_type": answer.json["error_type"]}  # OpenRouter's, so there must it be
+    assert answer.error.get("metadata", wanted if base == "/v1" else None) == wanted
 
 
 def anthropic(answer, base):
@@ -47,7 +59,15 @@ ASKING = {
     "responses with a version header": ("/v1", VERSION, None, "/responses", openai),
     "anthropic by header": ("/v1", VERSION, "/models", "/containers", anthropic),
     "anthropic by header, below api": ("/api/v1", VERSION, "/models", "/containers", anthropic),
+    "messages": ("/v1", {}, None, "/messages", anthropic),
+    "messages, below api": ("/api/v1", VERSION, None, "/messages", anthropic),
+    "count_tokens": ("/v1", {}, None, "/messages/count_tokens", anthropic),
+    "chat": ("/v1", {}, None, "/chat/completions", chat),
+    "chat, below api": ("/api/v1", {}, None, "/chat/completions", chat),
     "google": ("/v1beta", {}, "/models", None, google),
+    "generateContent": ("/v1beta", {}, None, "/models/fake/m:generateContent", google),
+    "streamGenerateContent": ("/v1beta", {}, None, "/models/a/b:c:streamGenerateContent", google),
+    "countTokens": ("/v1beta", {}, None, "/models/fake/m:countTokens", google),
 }
 
 
@@ -83,7 +103,7 @@ def test_no_key(server, asking):
 def test_unknown_path(server, asking):
     base, headers, _, post, _ = asking
     client = server.client(base=base)
-    below = post if post == "/responses" else ""
+    below = post if post and post.startswith(("/responses", "/messages", "/chat")) else ""
     for path in (below + "/a/b/c/d", below + "/%00"):
         check(client.get(path, headers=headers), 404, asking)
 
@@ -93,7 +113,10 @@ def test_wrong_method(server, asking):
     client = server.client(base=base)
     for path in (get, post):
         if path:
-            check(client.request("PATCH", base + path, headers=headers), 405, asking)
+            answer = check(client.request("PATCH", base + path, headers=headers), 405, asking)
+            allowed = answer.headers["allow"].split(", ")
+            assert ("GET" in allowed) == ("HEAD" in allowed) and "PATCH" not in allowed
+            assert ("GET" if path == get else "POST") in allowed, allowed
 
 
 def test_a_body_over_the_limit(server, asking):
@@ -160,3 +183,55 @@ def test_what_lies_beside_the_prefixes_is_openai_s(server):
     for path in ("/", "/v1betas/models", "/v2/models", "/api", "/api/v1", "/v1"):
         answer = client.get(path)
         assert answer.status == 404 and set(json.loads(answer.body)) == {"error", "error_type"}, answer
+
+
+# ---- what a provider's failure becomes ----
+
+MESSAGE = [{"role": "user", "content": "go"}]
+APIS = {
+    "responses": ("/v1", "/responses", lambda m: {"model": m, "input": "go"}, openai),
+    "responses, below api": ("/api/v1", "/responses", lambda m: {"model": m, "input": "go"}, openai),
+    "messages": ("/v1", "/messages", lambda m: {"model": m, "max_tokens": 9, "messages": MESSAGE}, anthropic),
+    "chat": ("/v1", "/chat/completions", lambda m: {"model": m, "messages": MESSAGE}, chat),
+    "chat, below api": ("/api/v1", "/chat/completions", lambda m: {"model": m, "messages": MESSAGE}, chat),
+    "gemini": ("/v1beta", None, lambda m: {"contents": [{"role": "user", "parts": [{"text": "go"}]}]}, google),
+}
+FAILURES = [
+    (error(500, {"error": {"message": "boom"}}), 502), (error(502, b"<html>nginx</html>"), 502),
+    (error(503, {"error": {"message": "loading"}}), 503), (error(529, {"error": {"message": "Overloaded"}}), 503),
+    (error(401, {"error": {"message": "bad key sk-123"}}), 502), (error(402, {"error": {"message": "pay"}}), 502),
+    (error(403, {"error": {"message": "no"}}), 502), (rate_limited(7), 429),
+    (error(404, {"error": {"message": "no model", "code": "model_not_found"}}), 404),
+    (error(400, {"error": {"message": "bad temperature"}}), 400), (error(413, b""), 413), (error(422, b"{}"), 422),
+    (error(408, b""), 504), (error(504, b""), 504), (Reply([Reset()], framing="raw"), 502), (Reply([Cut()]), 502),
+    (Reply([Hold()], framing="raw"), 504), (error_in_stream("dead", 500), 502), (error_in_stream("slow", 429), 429),
+    (Reply([b"nonsense"], framing="length"), 502),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", APIS.values(), ids=APIS.keys())
+@pytest.mark.parametrize("reply, status", FAILURES, ids=["%d-%d" % (i, f[1]) for i, f in enumerate(FAILURES)])
+def test_a_provider_s_failure(server, provider, api, reply, status, stream):
+    base, path, body_of, shape = api
+    model = provider.model(reply).name
+    body = body_of(model)
+    if path is None:
+        path = "/models/%s:%s" % (model, "streamGenerateContent?alt=sse" if stream else "generateContent")
+    elif stream:
+        body["stream"] = True
+    answer = check(server.client(base=base).post(path, body), status, (base, {}, None, None, shape))
+    assert "sk-123" not in answer.text and "127.0.0.1" not in answer.text
+    assert answer.headers["x-generation-id"].startswith("gen-")
+    if reply.status == 429:
+        assert answer.headers["retry-after"] == "7"
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=APIS.keys())
+def test_a_model_that_nobody_serves(server, api):
+    base, path, body_of, shape = api
+    for name in ("nobody/nothing", "fake/a%20b"):
+        body = body_of(name)
+        answer = server.client(base=base).post(path or "/models/%s:generateContent" % name, body)
+        assert answer.status in (400, 404), answer
+        check(answer, answer.status, (base, {}, None, None, shape))

@@ -18,7 +18,7 @@ import pytest
 import brigtest
 from brigtest import SHELL, check_error, outputs_of, text_of, wait_for
 from fake_provider import (REPEAT, Cut, Hold, Reply, Reset, Sink, calls, chunk, error, error_in_stream, rate_limited,
-                           shell, text, thinking)
+                           shell, text, thinking, whole)
 
 PROVIDERS = 60
 numbers = itertools.count(1)
@@ -522,3 +522,47 @@ def test_broken_state_pins_nobody(client, provider):
                  {"role": "user", "content": "x"}]
         assert text_of(client.ask(names[0], models=names[1:], input=items)) == "from the first"
         assert sealed not in first.requests[-1].body.decode() or sealed == "brig1."
+
+
+# ---- the other apis ----
+
+MESSAGE = [{"role": "user", "content": "go"}]
+APIS = {
+    "responses": lambda name, rest: ("/api/v1/responses", {"model": name, "models": rest, "input": "go"}),
+    "messages": lambda name, rest: ("/v1/messages", {"model": name, "models": rest, "max_tokens": 50, "messages": MESSAGE}),
+    "chat": lambda name, rest: ("/v1/chat/completions", {"model": name, "models": rest, "messages": MESSAGE}),
+    "gemini": lambda name, rest: ("/v1beta/models/%s:generateContent" % name,
+                                  {"contents": [{"role": "user", "parts": [{"text": "go"}]}]}),
+}
+
+
+@pytest.mark.parametrize("api", ["responses", "messages", "chat"])
+@pytest.mark.parametrize("failure", ["500", "429", "cut", "error in the stream", "no such model"])
+def test_fallback_in_each_api(client, provider, api, failure):
+    first, second = provider.model(FAILURES[failure](), REPEAT), provider.model(whole("from the second"), REPEAT)
+    names = ["p1/" + first.upstream_name, "p2/" + second.upstream_name]
+    path, body = APIS[api](names[0], names[1:])
+    answer = client.request("POST", path, body)
+    assert answer.status == 200 and "from the second" in answer.text, answer
+    assert answer.headers["x-brig-model"] == names[1]
+    assert len(first.requests) == 1
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_retries_in_each_api(client, provider, api):
+    model = provider.model(error(500, BUSY), whole("recovered"), REPEAT)
+    path, body = APIS[api]("p1/" + model.upstream_name, [])
+    answer = client.request("POST", path, body)
+    assert answer.status == 200 and "recovered" in answer.text, answer
+    assert answer.headers["x-brig-provider"] == "p1" and len(model.requests) == 2
+
+
+@pytest.mark.parametrize("api", ["messages", "chat"])
+def test_a_stream_falls_back_in_each_api(client, provider, api):
+    first, second = provider.model(Reply([Reset()], framing="raw"), REPEAT), provider.model(text("from the second"))
+    names = ["p1/" + first.upstream_name, "p2/" + second.upstream_name]
+    path, body = APIS[api](names[0], names[1:])
+    answer = client.request("POST", path, dict(body, stream=True))
+    assert answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream")
+    assert "from the second" in answer.text.replace('"}}\n', ""), answer
+    assert answer.headers["x-brig-model"] == names[1]
