@@ -372,3 +372,22 @@ def test_the_stored_response_is_the_one_that_was_answered(client, provider, key)
     second = client.post(RESPONSES, on, headers={"Idempotency-Key": "on " + first["id"]})
     client.delete("/responses/" + first["id"])
     assert client.post(RESPONSES, on, headers={"Idempotency-Key": "on " + first["id"]}).body == second.body
+
+
+# ---- what may not be sent again ----
+
+@pytest.mark.parametrize("path, base", [(RESPONSES, "/v1"), ("/messages", "/v1"), ("/messages", "/api/v1")])
+def test_an_error_after_a_command_says_not_to_try_again(server, provider, path, base):
+    """Without a key too: clients of these APIs try again by themselves."""
+    client, name = server.client(base=base), fresh()
+    model = provider.model(calls(shell("echo x >> marks")), error(500, {"error": {"message": "no"}}), error(500, {}),
+                           error(500, {}), error(500, {}))
+    body = {"/messages": {"model": model.name, "max_tokens": 100, "messages": [{"role": "user", "content": "go"}]},
+            RESPONSES: {"model": model.name, "input": "go"}}[path]
+    answer = client.post(path, dict(body, tools=[SHELL], session_id=name), timeout=120)
+    assert runs(server.client(), "sess_" + name) == 1
+    assert answer.status >= 400 and answer.headers["x-should-retry"] == "false", answer
+    # And nothing says so where no command ran.
+    model = provider.model(error(400, {"error": {"message": "no"}}))
+    answer = client.post(path, dict(body, model=model.name))
+    assert answer.status >= 400 and answer.headers.get("x-should-retry") != "false"
