@@ -4,6 +4,7 @@ edited, and the client gets the provider's own bytes with the model's name edite
 """
 import contextlib
 import json
+import pathlib
 import re
 import threading
 import time
@@ -502,3 +503,38 @@ def test_dialect_keepalive(many, upstream, name):
     ping = {"messages": b'event: ping\ndata: {"type":"ping"}\n\n', "gemini": b": ping\n\n"}.get(name, b": ping\n")
     assert ping in answer.body
     assert answer.body.replace(ping, b"") == shown(name, dialect, model, b"".join(dialect.events), True)
+
+
+# ---- every stream that the providers' parsers know ----
+
+CASES = [(name, path) for name, folder in (("chat", "chat"), ("responses", "responses-stream"), ("messages", "anthropic"),
+                                           ("gemini", "gemini"))
+         for path in sorted((pathlib.Path(__file__).resolve().parents[1] / "cases" / folder).glob("*.sse"))
+         if ".cut." not in path.name and path.read_bytes().strip()]
+CHAT = Dialect("/v1/chat/completions", b'{"model":"NAME","messages":[{"role":"user","content":"hi"}],"stream":STREAM}', b"", [], ())
+
+
+def masked(data):
+    return re.sub(rb'("(?:model|modelVersion)"\s*:\s*)"(?:[^"\\]|\\.)*"', rb'\1"*"', data)
+
+
+@pytest.mark.parametrize("split", [0, 3], ids=["at once", "in threes"])
+@pytest.mark.parametrize("name, path", CASES, ids=["%s-%s" % (n, p.name) for n, p in CASES])
+def test_streams_of_the_cases(many, upstream, name, path, split):
+    """What reaches the client is what the provider said; where that came to no end, an error follows."""
+    said = path.read_bytes()
+    model = upstream.model(Reply([said], split=split))
+    answer = post(many, name, DIALECTS.get(name, CHAT), model, True)
+    if answer.status != 200:
+        assert json.loads(answer.body)["error"]["message"]  # its first word was an error
+        return
+    got, want = masked(answer.body), masked(said)
+    if got == want:
+        return
+    if said.lstrip(b"\xef\xbb\xbf \r\n")[:1] in b"{[":  # no stream: it was translated
+        assert b"data: {" in got
+        return
+    whole = re.match(rb"(?s).*(?:\n\n|\r\r|\r\n\r\n)", want)
+    whole = whole.group() if whole else b""
+    assert got.startswith(whole), (got, whole)
+    assert b'"error"' in got[len(whole):], got[len(whole):]
