@@ -140,6 +140,22 @@ static int set_id(struct gemini_parser *p, struct item *call, struct str id)
 	return ok ? 0 : param_fail_memory(&p->in);
 }
 
+/* In the one form that the turn gives them too: how a client writes its JSON does not count. */
+static int read_args(struct gemini_parser *p, struct str raw, struct str *ret)
+{
+	struct buf text;
+	bool ok = true;
+	int rc;
+
+	buf_init(&text, raw.n * 3 + 64);
+	rc = json_compact(raw, &text);
+	if (!rc)
+		*ret = conversation_copy(
+		        p->conversation, (struct str){buf_cstr(&text), text.len}, &ok);
+	buf_free(&text);
+	return rc || !ok ? param_fail_memory(&p->in) : 0;
+}
+
 static int model_call(
         struct gemini_parser *p, const struct json *part, const struct json *v, const char *path)
 {
@@ -159,7 +175,9 @@ static int model_call(
 		rc = set_id(p, it, id);
 	if (rc)
 		return rc;
-	it->call.arguments = args ? json_raw(args) : STR("{}");
+	rc = read_args(p, args ? json_raw(args) : STR("{}"), &it->call.arguments);
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < p->conversation->n_tools; i++) {
 		const struct tool_entry *t = &p->conversation->tools[i];
 
@@ -389,9 +407,13 @@ static int read_inline(
 		                                         : (struct str){mime.p + 6, mime.n - 6};
 		return 0;
 	}
-	ret->type = str_starts(mime, "image/") ? PART_IMAGE : PART_FILE;
+	if (str_starts(mime, "image/")) {
+		ret->type = PART_IMAGE;
+		return make_data_url(p, mime, data, &ret->url);
+	}
+	ret->type = PART_FILE;
 	ret->filename = name.n ? name : usual_name(mime);
-	return make_data_url(p, mime, data, ret->type == PART_IMAGE ? &ret->url : &ret->data);
+	return make_data_url(p, mime, data, &ret->data);
 }
 
 /* fileData */

@@ -359,6 +359,7 @@ static struct turn_options options_of(const struct gemini_parser *p, bool stream
 	        .max_tool_calls = p->max_tool_calls,
 	        .turn_ms = stream ? l->turn_ms : l->turn_unstreamed_ms,
 	        .streamed = stream,
+	        .compact_arguments = true,
 	        .call_output_bytes = l->call_output_bytes,
 	        .turn_output_bytes = l->turn_output_bytes,
 	        .tool = {.timeout_ms = l->timeout_ms,

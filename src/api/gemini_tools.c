@@ -180,23 +180,25 @@ static int write_entry(struct str raw, struct buf *out)
 	return buf_error(out);
 }
 
-/* Points where the client's own entry is: "tools[0].parameters.environment" →
- * "tools[0].brigShell.environment". */
+/* Takes the word out that other APIs have there: "tools[0].brigShell.parameters.environment". */
+static void drop_word(char *text, const char *path)
+{
+	static const char word[] = ".parameters";
+	size_t n = strlen(path), skip = strlen(word);
+	char *at = strstr(text, path);
+
+	if (at && str_starts(str_of(at + n), word))
+		memmove(at + n, at + n + skip, strlen(at + n + skip) + 1);
+}
+
 static void blame(struct gemini_parser *p, const char *path, int rc)
 {
-	static const char words[] = ".parameters";
 	struct error *err = p->in.err;
-	char rest[PARAM_PATH] = "";
-	const char *at;
 
 	if (!err)
 		return;
-	at = strstr(err->param, words);
-	if (at)
-		str_copy(rest, sizeof(rest), str_of(at + strlen(words)));
-	param_join(err->param, path, NULL);
-	str_copy(err->param + strlen(err->param), sizeof(err->param) - strlen(err->param),
-	        str_of(rest));
+	drop_word(err->param, path);
+	drop_word(err->text, path);
 	if (!err->type[0])
 		str_copy(err->type, sizeof(err->type),
 		        rc == -ERR_UNSUPPORTED ? STR("unsupported_value") : STR("invalid_value"));
