@@ -35,14 +35,15 @@ static bool is_coded(const struct tool_entry *t)
 	return t && str_starts(t->type, "brig:");
 }
 
-/* Whose call a bash_code_execution is: where both could have made it, only a shell's has its
- * commands as a list. */
+/* Whose call a bash_code_execution is: where both could have made it, a shell's has its commands
+ * as one text and as a list. */
 static const struct tool *tool_of_code_execution(
         const struct messages_parser *p, const struct json *input)
 {
 	if (is_coded(p->bash) && !is_coded(p->shell))
 		return p->bash->tool;
-	if (is_coded(p->bash) && json_absent(json_get(input, "commands")))
+	if (is_coded(p->bash) && (json_absent(json_get(input, "commands")) ||
+	                                 json_absent(json_get(input, "command"))))
 		return p->bash->tool;
 	return &tool_shell;
 }

@@ -70,22 +70,28 @@ static bool has_command(struct str arguments)
 	       json_get(json_root(doc), "command");
 }
 
+/* Several are lines of one; a call that is not run has none. */
+static void write_commands(struct ropewriter *w, const struct tool_call *t)
+{
+	ropewriter_str_begin(w);
+	for (size_t i = 0; t && i < t->n_commands; i++) {
+		if (i > 0)
+			ropewriter_str_part(w, STR("\n"));
+		ropewriter_str_part(w, t->commands[i]);
+	}
+	ropewriter_str_end(w);
+}
+
 /* A shell's arguments under the name that Anthropic's sandbox has for one command. */
-static void write_coded_input(struct ropewriter *w, const struct call *call)
+static void write_coded_input(struct ropewriter *w, const struct call *call, bool listed)
 {
 	const struct tool_call *t = call->parsed;
 	struct json_writer *j = &w->json;
 
 	jw_object(j);
 	jw_key(j, "command");
-	ropewriter_str_begin(w);
-	for (size_t i = 0; i < t->n_commands; i++) {
-		if (i > 0)
-			ropewriter_str_part(w, STR("\n"));
-		ropewriter_str_part(w, t->commands[i]);
-	}
-	ropewriter_str_end(w);
-	if (t->n_commands != 1) {
+	write_commands(w, t);
+	if (t->n_commands != 1 || listed) {
 		jw_key(j, "commands");
 		jw_array(j);
 		for (size_t i = 0; i < t->n_commands; i++)
@@ -105,6 +111,17 @@ static bool is_coded(const struct messages_state *s, const struct item *call)
 	       call->call.tool == &tool_shell;
 }
 
+/* Then a list tells a shell's call from one of bash. */
+static bool offers_bash(const struct messages_state *s)
+{
+	const struct conversation *c = s->request->conversation;
+
+	for (size_t i = 0; i < c->n_tools; i++)
+		if (str_is(c->tools[i].type, "brig:bash") && c->tools[i].kind == TOOL_SERVER)
+			return true;
+	return false;
+}
+
 bool messages_input_is_plain(const struct messages_state *s, const struct item *call)
 {
 	return messages_is_object(call->call.arguments) &&
@@ -117,7 +134,7 @@ void messages_write_input(
 	if (messages_input_is_plain(s, call))
 		messages_write_raw(w, call->call.arguments);
 	else if (is_coded(s, call) && call->call.parsed)
-		write_coded_input(w, &call->call);
+		write_coded_input(w, &call->call, offers_bash(s));
 	else
 		write_invalid(w, call->call.arguments);
 }
@@ -218,14 +235,11 @@ static void write_joined(struct ropewriter *w, const char *key, const struct res
 static void write_bash_content(
         struct ropewriter *w, const struct item *call, const struct result *r)
 {
-	_cleanup_json_ struct json_doc *doc = NULL;
 	struct json_writer *j = &w->json;
-	struct str command = {NULL, 0};
 
-	if (json_parse(call->call.arguments, call->call.arguments.n * 64 + 65536, &doc, NULL) == 0)
-		command = json_str(json_get(json_root(doc), "command"));
 	jw_object(j);
-	jw_kstr(j, "command", command);
+	jw_key(j, "command");
+	write_commands(w, call->call.parsed);
 	if (has_outputs(r) || !r->error.p) {
 		write_joined(w, "stdout", r, false);
 		write_joined(w, "stderr", r, true);

@@ -202,3 +202,14 @@ def test_a_signature_of_another_provider_is_dropped(four, upstream):
                              {"role": "user", "content": "sure?"}])
     assert "brig1." not in other.requests[0].body.decode()
     assert not any(b["type"] == "thinking" for m in other.requests[0].messages for b in m["content"])
+
+
+def test_shell_and_bash_in_one_shape(api, provider):
+    """Both have the blocks of Anthropic's code execution; each call is still cut back into its own."""
+    model = provider.model(calls(shell("echo 1", id="a"), call("bash", {"command": "echo 2"}, id="b"),
+                                 call("bash", {"commands": ["echo 3", "echo 4"]}, id="c"), shell("echo 5", "echo 6", id="d")),
+                           text("ok"))
+    tools = [BRIG_SHELL, {"type": "brig:bash", "parameters": {"engine": "openrouter"}}]
+    last, first, answer, _ = replay(api, model, tools, True)
+    assert first.startswith(last + ","), "\n%s\n%s" % (last, first)
+    assert len(blocks(answer, "bash_code_execution_tool_result")) == 4
