@@ -1,8 +1,10 @@
 """openrouter:bash and brig:bash: a session that goes on from call to call, and what tries to break it."""
 import json
+import threading
 
 import pytest
 
+import brigtest
 from fake_provider import call, calls, text
 from messagestest import Messages, blocks
 
@@ -284,3 +286,32 @@ def test_other_apis_name_the_one_to_use(client, provider, path, body, kind):
     answer = client.post(path, dict(body, model=model.name, tools=[{"type": kind}]))
     assert answer.status == 400 and "Messages API" in answer.error["message"], answer
     assert not model.requests
+
+
+def test_the_script_makes_bash_calls_too(api):
+    message = api.create("brig/script", "```\nx=1; cd /tmp\n```\n```\necho $x $PWD\n```\n---\n```\necho again $x\n```", tools=[BASH])
+    assert [b["content"]["stdout"] for b in blocks(message, RESULT)] == ["1 /tmp\n", "again 1\n"]
+
+
+def test_a_client_that_leaves_ends_the_command(server, api, provider):
+    model = provider.model(calls(bash("echo begun; exec sleep 4321")))
+    stream = api.begin(model, tools=[BASH])
+    brigtest.wait_for(lambda: server.guests("sleep 4321"), 20)
+    stream.close()
+    brigtest.wait_for(lambda: not server.guests("sleep 4321"), 20)
+
+
+def test_secrets_of_a_session_stay_in_its_turn(server, client, provider):
+    """The same container, two turns at once: each has a session of its own."""
+    api = Messages(client)
+    model = provider.model(calls(bash("x=mine; touch ~/one; until [ -e ~/two ]; do sleep 0.05; done; echo $x")), calls(bash("echo $x")), text("ok"))
+    other = provider.model(calls(bash("until [ -e ~/one ]; do sleep 0.05; done; echo \"[$x]\"; x=yours")), calls(bash("touch ~/two; echo $x")), text("ok"))
+    got = {}
+    threads = [threading.Thread(target=lambda m=m: got.update({m.name: api.create(m, tools=[BASH], session_id="bash-two")}))
+               for m in (model, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    said = {name: [b["content"]["stdout"] for b in blocks(message, RESULT)] for name, message in got.items()}
+    assert said == {model.name: ["mine\n", "mine\n"], other.name: ["[]\n", "yours\n"]}

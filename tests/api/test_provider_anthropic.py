@@ -414,3 +414,22 @@ def test_names_that_the_api_refuses_come_back_as_they_were(client, anthropic):
     assert part["functionCall"]["name"] == "files.read:all" and part["functionCall"]["args"] == {"a": 1}
     (sent,) = model.requests[0].json["tools"]
     assert sent["name"].replace("_", "").isalnum() and sent["input_schema"]["type"] == "object"
+
+
+@pytest.mark.parametrize("entry", [{"type": "openrouter:bash"}, {"type": "bash_20250124", "name": "bash"}], ids=["auto", "anthropic"])
+def test_a_bash_of_the_clients_is_the_providers_own_type(client, anthropic, entry):
+    model = anthropic.model(stream(call_block("bash", {"command": "ls"}, "toolu_b")))
+    message = Messages(client).create(model, tools=[entry, {"type": "openrouter:shell"}])
+    assert model.requests[0].json["tools"][0] == {"type": "bash_20250124", "name": "bash"}
+    (made,) = [b for b in message["content"] if b["type"] == "tool_use"]
+    assert (made["name"], made["input"]) == ("bash", {"command": "ls"})
+
+
+def test_a_bash_of_ours_is_a_function(client, anthropic):
+    model = anthropic.model(stream(call_block("bash", {"command": "x=4; cd /tmp"}, "toolu_1")),
+                            stream(call_block("bash", {"command": "echo $x $PWD; exit 2"}, "toolu_2")), text("ok"))
+    Messages(client).create(model, tools=[{"type": "openrouter:bash", "parameters": {"engine": "openrouter"}}])
+    (sent,) = model.requests[0].json["tools"]
+    assert sent["name"] == "bash" and "command" in sent["input_schema"]["properties"] and "type" not in sent
+    (block,) = messages(model.requests[2])[-1]["content"]
+    assert json.loads(block["content"]) == {"stdout": "4 /tmp\n", "stderr": "", "exitCode": 2}
