@@ -147,6 +147,18 @@ static void make_image(const char *data)
 	close(image);
 }
 
+/*
+ * Two test programs at once must not count each other's processes, so each has ids of its own:
+ * above and below those of the servers that tests/api starts (0x10000000 to 0xee000000), which are
+ * on the machine at the same time, where people work on it together.
+ */
+static uint32_t id_base(uint32_t seed)
+{
+	enum { STEP = 24 * 65536, ABOVE = 180, BELOW = 150 };
+	uint32_t slot = seed % (ABOVE + BELOW);
+	return slot < ABOVE ? 0xee000000u + slot * STEP : 0x01000000u + (slot - ABOVE) * STEP;
+}
+
 void node_make(struct node *n)
 {
 	*n = (struct node){.door = -1};
@@ -160,8 +172,7 @@ void node_make(struct node *n)
 	str_format(n->cfg.images[0], sizeof(n->cfg.images[0]), "base.erofs");
 	const char *mode = getenv("BRIG_TEST_CGROUPS");
 	n->cfg.cgroups = mode && strcmp(mode, "v1") == 0 ? SUP_CG_FORCE_V1 : SUP_CG_AUTO;
-	/* Two test programs at once must not count each other's processes. */
-	n->cfg.id_base = 2500000000u + (uint32_t)((getpid() + 31 * made) % 1021) * 24 * 65536;
+	n->cfg.id_base = id_base((uint32_t)(getpid() + 31 * made));
 	n->cfg.n_leases = 6; /* up to 22 fit, with those of workers */
 	n->cfg.n_workers = 4;
 	n->cfg.gateways = 1;
@@ -391,6 +402,22 @@ static void find_loops(const struct node *n)
 	}
 }
 
+/* Says what is left, and whose it is. */
+static bool show(void *ctx, pid_t pid)
+{
+	static const char *const FILES[] = {"cmdline", "status", "cgroup"};
+	for (size_t i = 0; i < sizeof(FILES) / sizeof(FILES[0]); i++) {
+		char path[64], text[4096] = "";
+		str_format(path, sizeof(path), "/proc/%d/%s", (int)pid, FILES[i]);
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
+			fprintf(stderr, "left: %s: %s\n", path, text);
+		if (fd >= 0)
+			close(fd);
+	}
+	return true;
+}
+
 void node_check_nothing_left(const struct node *n)
 {
 	char line[8192];
@@ -406,6 +433,7 @@ void node_check_nothing_left(const struct node *n)
 	int count;
 	while (node_ticks(n, &count), count > 0 && now_ms() < end)
 		sleep_ms(5);
+	node_each_process(n, show, NULL);
 	assert_int_equal(count, 0);
 	assert_int_equal(node_files(n, "scratch"), 0);
 }
