@@ -150,21 +150,30 @@ class Server:
 
     def __init__(self, port, serve, context=None):
         self.serve, self.context, self.seen, self.port = serve, context, [], port
-        self.threads = []
+        self.threads, self.peers = [], set()
         self.listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=512)
         threading.Thread(target=self.loop, daemon=True).start()
 
     def loop(self):
         while True:
-            sock, _ = self.listener.accept()
+            sock, peer = self.listener.accept()
             self.seen.append(sock.getsockname()[0].removeprefix("::ffff:"))
             self.threads = [t for t in self.threads if t.is_alive()]
             t = threading.Thread(target=self.one, args=(sock,), daemon=True)
             t.start()
             self.threads.append(t)
+            self.peers.add(peer[1])
 
     def rest(self):
-        """Waits until every connection so far was served to its end."""
+        """Waits until every connection so far was served to its end. One of our own is the last in the queue of those
+        that nobody has taken yet."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            mine, end = s.getsockname()[1], time.monotonic() + 60
+            self.peers.discard(mine)
+            s.connect(("127.0.0.1", self.port))
+            while mine not in self.peers and time.monotonic() < end:
+                time.sleep(0.002)
         for t in list(self.threads):
             t.join(20)
 
