@@ -240,6 +240,8 @@ void chat_write_whole(struct ropewriter *w, const struct chat_answer *a)
 
 	jw_object(j);
 	chat_write_head(w, a, "chat.completion");
+	jw_knull(j, "system_fingerprint"); /* OpenRouter's SDK demands it here, and refuses null in
+	                                      a chunk */
 	jw_key(j, "choices");
 	jw_array(j);
 	jw_object(j);

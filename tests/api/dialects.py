@@ -101,7 +101,7 @@ class ServedChat:
         if calls:
             message["tool_calls"] = [{k: v for k, v in c.items() if k != "index"} for c in calls]
         return whole({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "up",
-                      "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+                      "system_fingerprint": None, "choices": [{"index": 0, "message": message, "finish_reason": finish}],
                       "usage": fake_provider.usage_of(say.usage)}, say)
 
     def seen(self, request):
