@@ -116,10 +116,6 @@ static int check_state(struct responses_parser *p)
 	rc = param_bool(&p->in, p->root, "", "store", &p->store);
 	if (!rc)
 		rc = param_bool(&p->in, p->root, "", "background", &p->background);
-	if (!rc && p->background == 1)
-		rc = param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", "", "background",
-		        "Background responses are not offered: leave 'background' out or send "
-		        "false.");
 	return rc;
 }
 
@@ -540,6 +536,21 @@ static int parse_fields(struct responses_parser *p, bool *ret_stream)
 	return rc ? rc : parse_stream(p, ret_stream);
 }
 
+/* Nobody waits for such an answer, so that it must be kept to be read. */
+static int check_background(struct responses_parser *p, struct turn_request *r)
+{
+	r->background = p->background == 1;
+	if (r->background && !r->store)
+		return param_fail(&p->in, ERR_INVALID, "unsupported_parameter", "", "background",
+		        "A background response has to be stored: leave 'store' out, on a server "
+		        "that stores content.");
+	if (r->background && r->stream)
+		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", "", "stream",
+		        "A background response is not streamed: leave 'stream' out, and ask for "
+		        "the response by its id.");
+	return 0;
+}
+
 static int parse_tree(struct responses_parser *p, const struct api_request *in,
         struct str request_seed, struct turn_request *r)
 {
@@ -557,6 +568,9 @@ static int parse_tree(struct responses_parser *p, const struct api_request *in,
 	if (rc)
 		return rc;
 	r->store = in->may_store && p->store != 0;
+	rc = check_background(p, r);
+	if (rc)
+		return rc;
 	r->options = options_of(p, r->stream);
 	rc = choose_container(p, in, request_seed, r);
 	if (rc)

@@ -141,6 +141,7 @@ void tools_list(struct request *r);
 void tools_get(struct request *r);
 void responses_state_http_get(struct request *r);
 void responses_state_http_delete(struct request *r);
+void responses_state_http_cancel(struct request *r);
 void responses_state_http_items(struct request *r);
 void containers_create(struct request *r);
 void containers_list(struct request *r);

@@ -1,11 +1,17 @@
 /*
- * GET and DELETE /responses/{id}, and GET /responses/{id}/input_items. Rows are read on the pool,
+ * GET and DELETE /responses/{id}, POST …/cancel and GET …/input_items. Rows are read on the pool,
  * where lists are made too; a large answer goes out as the client takes it.
+ *
+ * The row of a background response that runs says so until its end. The gateway that its id names
+ * knows better: where no such turn runs there, and the row still says so when it is read once more,
+ * that turn has died with its process, and the row becomes that of a failed response. Cancelling is
+ * asking that gateway; the answer is the row once it has come to its end.
  */
 #include "gateway/internal.h"
 
 #include "api/responses_state.h"
 #include "base/id.h"
+#include "gateway/turn_run.h"
 
 #include <stdlib.h>
 
@@ -14,6 +20,7 @@
 #define ITEM_ID_MAX   256
 #define TREE_MAX      ((size_t)128 << 20)
 #define PIECE         65536
+#define CANCEL_TRIES  250 /* of 20 ms: until a cancelled turn has come to its end */
 
 struct job {
 	struct gateway *g;
@@ -22,6 +29,11 @@ struct job {
 	struct owner owner;
 	bool under_v1;
 	char id[STORE_ID_MAX + 1];
+	bool running; /* the row says that it runs */
+	bool cancel;  /* it is to be cancelled, or to have ended before */
+	bool again;   /* the row was read after no turn was found */
+	unsigned tries;
+	struct event *timer; /* NULL until needed */
 	/* The list: */
 	uint64_t limit;
 	bool ascending;
@@ -38,6 +50,8 @@ static void job_free(struct job *j)
 {
 	if (j->x != NULL)
 		http_exchange_set_data(j->x, NULL);
+	if (j->timer != NULL)
+		event_free(j->timer);
 	free(j->text);
 	free(j);
 }
@@ -109,7 +123,7 @@ static struct job *job_new(struct request *r)
 	return j;
 }
 
-static void job_start(struct job *j, pool_fn work)
+static void job_start(struct job *j, pool_fn work, pool_fn then)
 {
 	struct http_exchange *x = j->x;
 	bool under_v1 = j->under_v1;
@@ -117,7 +131,7 @@ static void job_start(struct job *j, pool_fn work)
 
 	http_exchange_set_data(x, &j->owner);
 	j->working = true;
-	if (pool_run(j->g->pool, work, done, j))
+	if (pool_run(j->g->pool, work, then, j))
 		return;
 	job_free(j);
 	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
@@ -150,6 +164,147 @@ static void get_work(void *arg)
 		return;
 	j->text = t.object;
 	j->len = t.len;
+	j->running = t.running;
+}
+
+/* By what the gateway of a response is found. */
+static struct str part(const struct job *j)
+{
+	return str_of(j->id + (str_starts(str_of(j->id), "resp_") ? strlen("resp_") : 0));
+}
+
+/* Members stand in the order in which they are written, these before all that a client names. */
+static char *put_member(char *text, size_t *len, const char *old, const char *new)
+{
+	char *at = strstr(text, old);
+	struct buf out = BUF_INIT(*len + strlen(new));
+
+	if (at == NULL)
+		return text;
+	buf_append(&out, text, (size_t)(at - text));
+	buf_puts(&out, new);
+	buf_puts(&out, at + strlen(old));
+	free(text);
+	return buf_steal(&out, len);
+}
+
+static void lose_work(void *arg)
+{
+	struct job *j = arg;
+	struct store_scope scope = row_scope(j->key);
+	struct store_response r = {.id = str_of(j->id), .input = STR("[]")};
+	struct responses_scan scan;
+
+	j->text =
+	        put_member(j->text, &j->len, "\"status\":\"in_progress\"", "\"status\":\"failed\"");
+	j->text = put_member(j->text, &j->len, "\"error\":null",
+	        "\"error\":{\"type\":\"server_error\",\"code\":\"server_error\",\"message\":\"The "
+	        "server "
+	        "stopped while it made this response.\",\"param\":null}");
+	r.object = (struct str){j->text, j->len};
+	r.created_ms = clock_wall_ms();
+	r.expires_ms = r.created_ms + (int64_t)j->g->config->limits.responses_kept_ms;
+	if (!responses_state_scan(r.object, "output", &scan))
+		return;
+	r.output_at = (size_t)(scan.list.p - j->text);
+	r.output_len = scan.list.n;
+	responses_scan_clear(&scan);
+	if (store_response_put(j->g->store, &scope, &r,
+	            j->g->config->limits.workspace_responses_bytes, &j->err) < 0)
+		log_text(LOG_ERROR, "store_failed", "%s", j->err.text);
+}
+
+static void state_done(void *arg);
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct job *j = arg;
+
+	free(j->text);
+	j->text = NULL;
+	if (!pool_run(j->g->pool, get_work, state_done, j)) {
+		j->r = error_set(&j->err, ERR_UNAVAILABLE, "The server has too much to do.");
+		done(j);
+	}
+}
+
+/* The row is about to change: it is read again soon. The job stays the pool's meanwhile. */
+static void look_again(struct job *j)
+{
+	const struct timeval soon = {0, 20000};
+
+	if (j->timer == NULL)
+		j->timer = evtimer_new(j->g->base, on_timer, j);
+	if (j->timer == NULL || j->tries++ == CANCEL_TRIES) {
+		done(j);
+		return;
+	}
+	evtimer_add(j->timer, &soon);
+}
+
+static void no_background(struct job *j)
+{
+	j->r = error_param(&j->err, ERR_INVALID, "id",
+	        "Only a response that was made with background: true can be cancelled; the client "
+	        "of another closes its connection.");
+}
+
+/* Here, where the turn is if it runs. */
+static void look_for_turn(struct job *j)
+{
+	struct turn_run *t = responses_state_turn_find(j->g, j->key, j->id);
+	struct turn_event ev = {.type = TURN_CANCEL};
+
+	if (t == NULL && !j->again) {
+		j->again = true;
+		look_again(j);
+	} else if (t == NULL) {
+		if (!pool_run(j->g->pool, lose_work, done, j))
+			done(j);
+	} else if (j->cancel && !t->request.background) {
+		no_background(j);
+		done(j);
+	} else if (j->cancel) {
+		t->state.canceled = true;
+		if (j->tries == 0)
+			turn_run_feed(t, &ev);
+		look_again(j);
+	} else {
+		done(j);
+	}
+}
+
+static bool was_background(const struct job *j)
+{
+	const char *at = j->text != NULL ? strstr(j->text, "\"background\":") : NULL;
+
+	return at != NULL && str_starts(str_of(at), "\"background\":true");
+}
+
+static void state_done(void *arg)
+{
+	struct job *j = arg;
+	struct request r = {.g = j->g, .x = j->x, .key = j->key, .under_v1 = j->under_v1};
+
+	if (j->x == NULL) {
+		done(j);
+	} else if (j->r < 0 && j->cancel && responses_state_turn_find(j->g, j->key, j->id)) {
+		no_background(j); /* it runs, and has no row yet */
+		done(j);
+	} else if (j->r < 0 && j->cancel && !j->again &&
+	           forward_to_owner(&r, STR("response"), part(j))) {
+		j->x = NULL; /* the forward's now */
+		job_free(j);
+	} else if (j->r < 0 || !j->running) {
+		if (j->r == 0 && j->cancel && !was_background(j))
+			no_background(j);
+		done(j);
+	} else if (!j->again && j->tries == 0 && forward_to_owner(&r, STR("response"), part(j))) {
+		j->x = NULL;
+		job_free(j);
+	} else {
+		look_for_turn(j);
+	}
 }
 
 static bool wants_stream(const struct request *r)
@@ -166,12 +321,20 @@ void responses_state_http_get(struct request *r)
 	struct error e;
 
 	if (!wants_stream(r)) {
-		job_start(job_new(r), get_work);
+		job_start(job_new(r), get_work, state_done);
 		return;
 	}
 	error_param(&e, ERR_UNSUPPORTED, "stream",
 	        "The events of a response are not kept: leave 'stream' out to get the response.");
 	respond_error(r->x, r->under_v1, &e);
+}
+
+void responses_state_http_cancel(struct request *r)
+{
+	struct job *j = job_new(r);
+
+	j->cancel = true;
+	job_start(j, get_work, state_done);
 }
 
 static void delete_work(void *arg)
@@ -196,7 +359,7 @@ static void delete_work(void *arg)
 
 void responses_state_http_delete(struct request *r)
 {
-	job_start(job_new(r), delete_work);
+	job_start(job_new(r), delete_work, done);
 }
 
 /* ---- what it was asked ---- */
@@ -386,7 +549,7 @@ void responses_state_http_items(struct request *r)
 	struct error e;
 
 	if (read_query(j, http_request_query(r->x), &e) == 0) {
-		job_start(j, items_work);
+		job_start(j, items_work, done);
 		return;
 	}
 	free(j);

@@ -295,7 +295,8 @@ static void keep_work(void *arg)
 	int r = t->request.api->object(t->stream, end, &s->totals, &object, &empty);
 
 	/* What will be an HTTP error, and no response, is none. */
-	refused = t->request.stream ? end->status == TURN_FAILED && !t->may_answer : empty;
+	refused = t->request.stream ? end->status == TURN_FAILED && !t->may_answer
+	                            : empty && !t->request.background;
 	if (r == 0 && !refused && s->input.n + object.len <= t->g->config->limits.response_bytes)
 		s->kept = put(t, &object, false, &e);
 	if (e.code != 0)
@@ -319,7 +320,8 @@ bool responses_state_turn_hold(struct turn_run *t, const struct turn_output *end
 
 	if (!t->request.store || t->request.api->object == NULL)
 		return false;
-	if (end->status == TURN_CANCELED) {
+	/* What the server's own end cuts off in the background is found to be lost later. */
+	if (end->status == TURN_CANCELED && !s->canceled) {
 		t->request.store = false;
 		return false;
 	}
@@ -334,8 +336,68 @@ bool responses_state_turn_hold(struct turn_run *t, const struct turn_output *end
 	return false;
 }
 
+/* ---- in the background ---- */
+
+static void begin_work(void *arg)
+{
+	struct turn_run *t = arg;
+	struct error e = {0};
+	bool empty;
+	int r = t->request.api->object(t->stream, NULL, NULL, &t->state.begun, &empty);
+
+	if (r < 0 || !put(t, &t->state.begun, true, &e)) {
+		if (e.code == 0)
+			error_set(&e, ERR_INTERNAL, "a response could not be stored");
+		t->job_error = error_copy(&e);
+	}
+}
+
+static void begin_done(void *arg)
+{
+	struct turn_run *t = arg;
+	struct responses_state_turn *s = &t->state;
+
+	t->storing = t->building = false;
+	if (t->job_error == NULL && t->x != NULL) {
+		http_exchange_set_data(t->x, NULL);
+		turn_run_answer_headers(t, 200);
+		http_respond(
+		        t->x, 200, "application/json", (struct str){s->begun.data, s->begun.len});
+		t->x = NULL;
+	}
+	buf_free(&s->begun);
+	turn_run_background(t, t->job_error);
+}
+
+void responses_state_turn_background(struct turn_run *t)
+{
+	struct error e;
+
+	buf_init(&t->state.begun, t->g->config->limits.response_bytes);
+	t->storing = t->building = true;
+	if (pool_run(t->g->pool, begin_work, begin_done, t))
+		return;
+	t->storing = t->building = false;
+	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+	e.retry_after_ms = 1000;
+	turn_run_background(t, &e);
+}
+
+struct turn_run *responses_state_turn_find(
+        struct gateway *g, const struct config_key *key, const char *id)
+{
+	for (struct turn_run *t = g->turns; t != NULL; t = t->next)
+		if (is_responses(t) && !t->done && strncmp(id, "resp_", 5) == 0 &&
+		        strcmp(t->who.id + 4, id + 5) == 0 &&
+		        strcmp(t->key->account, key->account) == 0 &&
+		        strcmp(t->key->workspace, key->workspace) == 0)
+			return t;
+	return NULL;
+}
+
 void responses_state_turn_free(struct turn_run *t)
 {
+	buf_free(&t->state.begun);
 	responses_scan_clear(&t->state.scan);
 	atomic_fetch_sub(&t->g->history_bytes, t->state.charged);
 	t->state.charged = 0;

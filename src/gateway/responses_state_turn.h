@@ -9,6 +9,8 @@
 #include "store/store.h"
 #include "turn/turn.h"
 
+struct gateway;
+struct config_key;
 struct turn_run;
 
 struct responses_state_turn {
@@ -22,7 +24,9 @@ struct responses_state_turn {
 	size_t charged; /* bytes of history, counted in the gateway */
 	/* The end of the turn, which waits until the answer is durable: */
 	bool holds;
+	bool canceled; /* by a client that asked for it */
 	bool kept;
+	struct buf begun; /* a background response as it begins */
 	struct turn_output end;
 	struct turn_totals totals;
 };
@@ -35,6 +39,14 @@ bool responses_state_turn_needs_pool(struct turn_run *t);
 int responses_state_turn_expand(struct turn_run *t, struct error *err);
 /* The end is to be emitted: true where turn_run_emit_end() follows later, from the loop. */
 bool responses_state_turn_hold(struct turn_run *t, const struct turn_output *end);
+/*
+ * Makes the row of a background response and answers the client with it, who is not waited for
+ * then; turn_run_background() follows.
+ */
+void responses_state_turn_background(struct turn_run *t);
+/* The running turn of a response's id, or NULL. */
+struct turn_run *responses_state_turn_find(
+        struct gateway *g, const struct config_key *key, const char *id);
 void responses_state_turn_free(struct turn_run *t);
 
 #endif

@@ -84,6 +84,7 @@ static const struct route_entry routes[] = {
         {"POST", "/responses", responses_create, 0, NULL},
         {"GET", "/responses/{}", responses_state_http_get, NO_BODY, NULL},
         {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL},
+        {"POST", "/responses/{}/cancel", responses_state_http_cancel, NO_BODY, NULL},
         {"GET", "/responses/{}/input_items", responses_state_http_items, NO_BODY, NULL},
         {"POST", "/messages", messages_create, 0, NULL},
         {"POST", "/messages/count_tokens", messages_count, 0, NULL},

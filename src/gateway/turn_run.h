@@ -45,15 +45,16 @@ struct run {
 	size_t index;         /* of the command that runs */
 	uint32_t output_left; /* bytes that the call may still show */
 	struct collector *out, *err;
-	bool paused;     /* the turn wants it */
-	bool stands;     /* the command is paused now */
-	bool timed_out;  /* the turn's time was up: what ends now is a timeout */
-	bool unsynced;   /* a command's files could not be written to disk */
-	struct bash_session session; /* what bash calls of this turn have come to in this container */
-	uint64_t session_until_ms;   /* of the bash call that runs: when its time is up */
-	uint32_t session_chars;      /* and how many characters it may still show */
-	struct str moved_to;         /* a restart's new container; {NULL,0}: the request's own */
-	struct str *env; /* of the container, NAME=VALUE; in the conversation's arena */
+	bool paused;    /* the turn wants it */
+	bool stands;    /* the command is paused now */
+	bool timed_out; /* the turn's time was up: what ends now is a timeout */
+	bool unsynced;  /* a command's files could not be written to disk */
+	struct bash_session
+	        session;           /* what bash calls of this turn have come to in this container */
+	uint64_t session_until_ms; /* of the bash call that runs: when its time is up */
+	uint32_t session_chars;    /* and how many characters it may still show */
+	struct str moved_to;       /* a restart's new container; {NULL,0}: the request's own */
+	struct str *env;           /* of the container, NAME=VALUE; in the conversation's arena */
 	size_t n_env;
 	struct documents_attach *attach; /* of the entry's file_ids; NULL: none, or copied */
 	uint8_t key[SUP_KEY_LEN];        /* the container's */
@@ -137,6 +138,10 @@ void turn_run_emit_end(
 void turn_run_answer_headers(struct turn_run *t, int status);
 void turn_run_answer_error(struct turn_run *t);
 
+/* The row of a background response is there, or cannot be: the turn starts, or is refused. turns.c
+ */
+void turn_run_background(struct turn_run *t, const struct error *e);
+
 /* Goes on with effects that waited for something else than an event. turns.c */
 void turn_run_go_on(struct turn_run *t);
 
@@ -148,8 +153,7 @@ void upstream_cancel(
 
 /* Finds the route of what was parsed; then() from within, or from the loop later, always; storing
  * is set meanwhile. routing.c */
-void routing_find(
-        struct turn_run *t, void (*then)(struct turn_run *t, const struct error *err));
+void routing_find(struct turn_run *t, void (*then)(struct turn_run *t, const struct error *err));
 
 /* callids.c */
 void callids_keep(struct turn_run *t,

@@ -597,8 +597,8 @@ static void turn_begin(struct turn_run *t)
 
 	t->who.created_s = clock_wall_s();
 	turn_run_serve(t);
-	q->options.streamed = q->stream;
-	if (!q->stream)
+	q->options.streamed = q->stream || q->background;
+	if (!q->stream && !q->background)
 		q->options.turn_ms = t->g->config->limits.turn_unstreamed_ms;
 	q->options.container_id = str_of(q->container_id);
 	q->options.price_per_second = t->g->config->container.price_per_second;
@@ -618,7 +618,22 @@ static void turn_begin(struct turn_run *t)
 	struct timeval every = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
 
 	event_add(t->keepalive, &every);
-	feed_plain(t, TURN_START);
+	if (q->background)
+		responses_state_turn_background(t);
+	else
+		feed_plain(t, TURN_START);
+}
+
+void turn_run_background(struct turn_run *t, const struct error *e)
+{
+	if (e == NULL) {
+		feed_plain(t, TURN_START);
+		if (t->cancel_later) /* its client went before it knew the id */
+			feed_plain(t, TURN_CANCEL);
+		return;
+	}
+	t->turn = turn_free(t->turn);
+	refuse(t, e);
 }
 
 /* The files that the shell's entry asks for, or NULL. */

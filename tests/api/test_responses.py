@@ -203,7 +203,7 @@ def test_null_is_the_same_as_absent(client, provider):
     ({"store": 1}, "store"),
     ({"previous_response_id": "resp_1"}, "previous_response_id"),
     ({"conversation": "conv_1"}, "conversation"),
-    ({"background": True}, "background"),
+    ({"background": True, "store": False}, "background"),
 ])
 def test_what_would_need_stored_responses_is_refused(client, provider, fields, param):
     model = provider.model()

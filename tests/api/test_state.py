@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from brigtest import BRIG_SHELL, SHELL, UPSTREAM_KEY, function, items_of, outputs_of, text_of, wait_for
-from fake_provider import Hold, Reply, call, calls, chunk, error, shell, text
+from fake_provider import Hold, Reply, Wait, call, calls, chunk, error, shell, text
 from fake_responses import ResponsesProvider
 from fake_responses import message as upstream_message
 from fake_responses import reasoning as upstream_reasoning
@@ -491,3 +491,115 @@ def test_a_chain_on_a_responses_provider(make_server, responses_upstream, way, s
     ask_in(client, way)(model, "well?", previous_response_id=first["id"], store=store)
     sent = model.requests[-1].json
     assert sent["store"] is False and "previous_response_id" not in sent and "It is 42." in json.dumps(sent)
+
+
+# ---- in the background ----
+
+def begin_background(client, model, **fields):
+    answer = client.post("/responses", dict({"model": model.name, "input": "go", "background": True}, **fields))
+    assert answer.status == 200, answer
+    assert answer.json["background"] is True and answer.json["status"] == "in_progress" and answer.json["store"] is True
+    return answer.json
+
+
+def ended(client, id, timeout=30):
+    def look():
+        response = saved(client, id)
+        return response if response["status"] != "in_progress" else None
+    return wait_for(look, timeout, 0.05)
+
+
+def test_in_the_background(client, provider):
+    go = threading.Event()
+    model = provider.model(calls(shell("echo hi")), Reply([chunk({"content": "so "}), Wait(go)] + text("late").steps),
+                           text("on"))
+    first = begin_background(client, model, tools=[SHELL])
+    model.wait(2)
+    for _ in range(6):  # whichever gateway is asked
+        assert saved(client, first["id"]) == first
+    refused = client.ask(model, "on", previous_response_id=first["id"], expect=400)
+    assert "in progress" in refused.error["message"]
+    go.set()
+    response = ended(client, first["id"])
+    assert response["status"] == "completed" and response["background"] is True
+    assert outputs_of(response)[0]["stdout"] == "hi\n" and text_of(response) == "so late"
+    client.ask(model, "on", tools=[SHELL], previous_response_id=first["id"])
+    assert "so late" in model.requests[-1].body.decode()
+    # Too late to be cancelled: the answer is what it became.
+    assert client.post("/responses/%s/cancel" % first["id"]).json == response
+
+
+def test_a_failure_in_the_background(client, provider):
+    first = begin_background(client, provider.model(error(400, {"error": {"message": "no, thanks"}})))
+    response = ended(client, first["id"])
+    assert response["status"] == "failed" and "no, thanks" in response["error"]["message"]
+
+
+def test_cancelling(client, provider):
+    for _ in range(4):  # whichever gateway is asked
+        model = provider.model(calls(shell("echo begun; sleep 60")))
+        first = begin_background(client, model, tools=[SHELL])
+        model.wait()
+        answer = client.post("/responses/%s/cancel" % first["id"])
+        assert answer.status == 200, answer
+        assert answer.json["status"] == "cancelled" and answer.json["error"] is None
+        assert saved(client, first["id"]) == answer.json
+        assert client.post("/responses/%s/cancel" % first["id"]).json == answer.json
+
+
+def test_what_cannot_be_cancelled(client, provider):
+    assert client.post("/responses/resp_none/cancel").status == 404
+    first = client.ask(provider.model(text("one")), "go")
+    for _ in range(3):
+        answer = client.post("/responses/%s/cancel" % first["id"])
+        assert answer.status == 400 and "background" in answer.error["message"]
+    model = provider.model(Reply([chunk({"content": "so"}), Hold()]))
+    stream = client.begin(model, "go")
+    id = re.search(r"resp_[0-9a-z]{24}", stream.until("output_text.delta").decode()).group()
+    for _ in range(3):
+        answer = client.post("/responses/%s/cancel" % id)
+        assert answer.status == 400 and "background" in answer.error["message"]
+    stream.close()
+
+
+def test_a_background_response_of_another_workspace(server, client, provider):
+    model = provider.model(Reply([chunk({"content": "so"}), Hold()]))
+    first = begin_background(client, model)
+    for key in ("two", "far"):
+        for _ in range(3):
+            assert server.client(key).get("/responses/" + first["id"]).status == 404
+            assert server.client(key).post("/responses/%s/cancel" % first["id"]).status == 404
+    assert saved(client, first["id"])["status"] == "in_progress"
+    client.post("/responses/%s/cancel" % first["id"])
+
+
+@pytest.mark.parametrize("more, param", [({"store": False}, "background"), ({"stream": True}, "stream"),
+                                         ({"background": "yes"}, "background")])
+def test_backgrounds_that_are_refused(client, provider, more, param):
+    answer = client.ask(provider.model(), expect=400, **dict({"background": True}, **more))
+    assert answer.error["param"] == param
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_background_response_dies_with_its_gateway(make_server, provider, workers):
+    server = make_server(workers=workers).start()
+    model = provider.model(*[Reply([chunk({"content": "so"}), Hold()])] * 4)
+    ids = [begin_background(server.client(), model)["id"] for _ in range(4)]
+    model.wait(4)
+    server.kill()
+    wait_for(lambda: not server.own(), 30)
+    (server.data / "url").unlink(missing_ok=True)
+    server.start()
+    for id in ids:
+        response = ended(server.client(), id)
+        assert response["status"] == "failed" and "stopped" in response["error"]["message"]
+        assert saved(server.client(), id) == response
+
+
+def test_a_server_that_stops_ends_what_runs_in_the_background(make_server, provider):
+    server = make_server(config={"grace": "1s"}).start()
+    first = begin_background(server.client(), provider.model(Reply([chunk({"content": "so"}), Hold()])))
+    server.stop()
+    server.start()
+    response = ended(server.client(), first["id"])
+    assert response["status"] == "failed" and "stopped" in response["error"]["message"]
