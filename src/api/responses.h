@@ -161,6 +161,11 @@ void responses_raw_item(struct ropewriter *w, const struct responses_slot *slot,
 void responses_raw_shell(struct conversation *c, struct responses_slot *slot);
 /* `content` of a message; false: it has none of its own. */
 bool responses_raw_content(struct ropewriter *w, const struct item *it);
+/* The item's own text as a tree; NULL: it has none. The text lives as long as the conversation, the tree is the
+ * caller's to free. */
+struct json_doc *responses_raw_doc(const struct item *it);
+/* A content part of a message that says something, counted as the events count; NULL: none. */
+const struct json *responses_raw_part(const struct json_doc *doc, size_t number);
 /* The members of a message or call that the others do not tell (phase, namespace, …). */
 void responses_raw_extras(struct ropewriter *w, const struct item *it);
 /* The id in an item's own text, or {NULL,0}; copied into out. */

@@ -88,7 +88,10 @@ static void write_part_event(struct api_stream *s, const struct responses_event 
 	jw_ki64(j, names->index, e->index);
 	if (e->kind == EVENT_PART_ADDED || e->kind == EVENT_PART_DONE) {
 		jw_key(j, "part");
-		responses_write_part(&s->w, e->type, e->text);
+		if (e->raw.n)
+			ropewriter_raw(&s->w, e->raw);
+		else
+			responses_write_part(&s->w, e->type, e->text);
 	} else {
 		ropewriter_kstr(&s->w, e->kind == EVENT_PART_DELTA ? "delta" : names->key, e->text);
 		if (names->logprobs) {
@@ -97,6 +100,15 @@ static void write_part_event(struct api_stream *s, const struct responses_event 
 			jw_end(j);
 		}
 	}
+	event_end(s);
+}
+
+static void write_annotation_event(struct api_stream *s, const struct responses_event *e)
+{
+	event_begin_item(s, "response.output_text.annotation.added", e, true);
+	jw_ki64(&s->w.json, "content_index", e->index);
+	jw_ki64(&s->w.json, "annotation_index", e->number);
+	ropewriter_kraw(&s->w, "annotation", e->text);
 	event_end(s);
 }
 
@@ -271,6 +283,9 @@ void responses_events_write(struct api_stream *s, const struct responses_event *
 	case EVENT_PART_TEXT:
 	case EVENT_PART_DONE:
 		write_part_event(s, e);
+		break;
+	case EVENT_ANNOTATION:
+		write_annotation_event(s, e);
 		break;
 	case EVENT_ARGUMENTS_DELTA:
 	case EVENT_ARGUMENTS_DONE:

@@ -11,7 +11,7 @@
 
 #define TREE_MAX ((size_t)128 << 20)
 
-static struct json_doc *raw_doc(const struct item *it)
+struct json_doc *responses_raw_doc(const struct item *it)
 {
 	struct json_doc *doc = NULL;
 
@@ -23,7 +23,7 @@ static struct json_doc *raw_doc(const struct item *it)
 
 void responses_raw_id(const struct item *it, char *out, size_t size)
 {
-	_cleanup_json_ struct json_doc *doc = raw_doc(it);
+	_cleanup_json_ struct json_doc *doc = responses_raw_doc(it);
 	struct str id = json_str(json_get(json_root(doc), "id"));
 
 	if (id.n < size)
@@ -53,7 +53,7 @@ static void write_announced(
 /* An item must have an id: one that came without it gets the slot's. */
 void responses_raw_item(struct ropewriter *w, const struct responses_slot *slot, bool fresh)
 {
-	_cleanup_json_ struct json_doc *doc = raw_doc(slot->item);
+	_cleanup_json_ struct json_doc *doc = responses_raw_doc(slot->item);
 	bool announced = fresh && (slot->local || slot->result);
 	const struct json *root = json_root(doc);
 	bool has_id = json_str(json_get(root, "id")).n > 0;
@@ -135,7 +135,7 @@ static void read_shell_output(
 
 void responses_raw_shell(struct conversation *c, struct responses_slot *slot)
 {
-	_cleanup_json_ struct json_doc *doc = raw_doc(slot->item);
+	_cleanup_json_ struct json_doc *doc = responses_raw_doc(slot->item);
 	const struct json *root = json_root(doc);
 	struct str type = json_str(json_get(root, "type"));
 
@@ -147,7 +147,7 @@ void responses_raw_shell(struct conversation *c, struct responses_slot *slot)
 
 bool responses_raw_content(struct ropewriter *w, const struct item *it)
 {
-	_cleanup_json_ struct json_doc *doc = raw_doc(it);
+	_cleanup_json_ struct json_doc *doc = responses_raw_doc(it);
 	const struct json *content = json_get(json_root(doc), "content");
 
 	if (!json_is(content, JSON_ARRAY) || json_count(content) == 0)
@@ -157,11 +157,24 @@ bool responses_raw_content(struct ropewriter *w, const struct item *it)
 	return true;
 }
 
+const struct json *responses_raw_part(const struct json_doc *doc, size_t number)
+{
+	for (const struct json *c = json_first(json_get(json_root(doc), "content")); c;
+	        c = json_next(c)) {
+		bool says = json_str(json_get(c, "text")).n > 0 ||
+		            json_str(json_get(c, "refusal")).n > 0;
+
+		if (says && number-- == 0)
+			return c;
+	}
+	return NULL;
+}
+
 void responses_raw_extras(struct ropewriter *w, const struct item *it)
 {
 	static const char *const told[] = {"id", "type", "status", "role", "content", "call_id",
 	        "name", "arguments", "encrypted_content", NULL};
-	_cleanup_json_ struct json_doc *doc = raw_doc(it);
+	_cleanup_json_ struct json_doc *doc = responses_raw_doc(it);
 
 	for (const struct json *m = json_first(json_root(doc)); m; m = json_next(m)) {
 		size_t i = 0;

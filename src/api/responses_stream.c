@@ -199,11 +199,25 @@ static void part_begin(struct api_stream *s, uint32_t index, enum part_type type
 	push_text(s, EVENT_PART_ADDED, index, slot->n_of[type == PART_SUMMARY]++, type, STR(""));
 }
 
+/* What is cited in a part. */
+static void push_annotations(
+        struct api_stream *s, uint32_t index, uint32_t content, const struct json *part)
+{
+	uint32_t n = 0;
+
+	for (const struct json *v = json_first(json_get(part, "annotations")); v;
+	        v = json_next(v)) {
+		push_text(s, EVENT_ANNOTATION, index, content, PART_TEXT, json_raw(v));
+		s->queue[s->n_queue - 1].number = n++;
+	}
+}
+
 /* The text of part n_closed is known whole: says so. */
 static void part_close(struct api_stream *s, uint32_t index)
 {
 	struct responses_slot *slot = slot_at(s, index);
 	const struct part *part = &slot->item->parts[slot->n_closed];
+	const struct json *own;
 	uint32_t family = 0;
 
 	if (slot->n_closed == slot->n_begun)
@@ -211,8 +225,11 @@ static void part_close(struct api_stream *s, uint32_t index)
 	for (size_t i = 0; i < slot->n_closed; i++)
 		family +=
 		        (slot->item->parts[i].type == PART_SUMMARY) == (part->type == PART_SUMMARY);
+	own = s->doc ? responses_raw_part(s->doc, family) : NULL;
+	push_annotations(s, index, family, own);
 	push_text(s, EVENT_PART_TEXT, index, family, part->type, part->text);
 	push_text(s, EVENT_PART_DONE, index, family, part->type, part->text);
+	s->queue[s->n_queue - 1].raw = json_raw(own);
 	slot->n_closed++;
 }
 
@@ -326,8 +343,11 @@ static void item_end(struct api_stream *s, const struct item *it, enum responses
 		local_call_read(s, index);
 	if (slot->kind == SLOT_OTHER)
 		native_shell(s, index);
+	if (slot->kind == SLOT_MESSAGE)
+		s->doc = responses_raw_doc(it);
 	while (it->type != ITEM_CALL && slot->n_closed < it->n_parts)
 		part_close(s, index);
+	s->doc = json_doc_free(s->doc);
 	if (slot->kind == SLOT_FUNCTION_CALL)
 		push_text(s, EVENT_ARGUMENTS_DONE, index, 0, PART_TEXT, it->call.arguments);
 	push(s, EVENT_DONE, index);
@@ -482,8 +502,6 @@ static void turn_end(
 		state->status = "incomplete";
 		state->incomplete_reason = o->incomplete_reason ? o->incomplete_reason : "timeout";
 		last = "response.incomplete";
-	} else if (o->status == TURN_CANCELED && state->request->background) {
-		state->status = "cancelled";
 	} else if (o->status != TURN_COMPLETED) {
 		error_set(&canceled, ERR_CANCELED, "The turn was cancelled.");
 		s->error = error_copy(o->error ? o->error : &canceled);

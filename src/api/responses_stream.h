@@ -14,6 +14,7 @@ enum responses_event_kind {
 	EVENT_PART_ADDED,
 	EVENT_PART_DELTA,
 	EVENT_PART_TEXT,
+	EVENT_ANNOTATION, /* text: its JSON */
 	EVENT_PART_DONE,
 	EVENT_ARGUMENTS_DELTA,
 	EVENT_ARGUMENTS_DONE,
@@ -32,6 +33,8 @@ struct responses_event {
 	uint32_t index;      /* content_index, summary_index or command_index */
 	enum part_type type; /* of a part */
 	bool is_stderr;
+	uint32_t number; /* annotation_index */
+	struct str raw;  /* of a part that is done: its JSON, where the provider's own is kept */
 	struct str text;
 };
 
@@ -49,6 +52,7 @@ struct api_stream {
 	struct responses_event *queue;
 	size_t n_queue, cap_queue, next_event;
 	char *held; /* the text of the delta that is in the queue */
+	struct json_doc *doc; /* while a message ends: its own text, where the provider's is kept */
 
 	/* The event that is being written. */
 	struct ropewriter w;

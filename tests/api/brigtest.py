@@ -691,7 +691,7 @@ def check_error(answer, base):
 
 EVENT_TYPES = set("""response.created response.in_progress response.completed response.failed response.incomplete
 response.output_item.added response.output_item.done response.content_part.added response.content_part.done
-response.output_text.delta response.output_text.done response.refusal.delta response.refusal.done
+response.output_text.delta response.output_text.done response.output_text.annotation.added response.refusal.delta response.refusal.done
 response.function_call_arguments.delta response.function_call_arguments.done
 response.reasoning_summary_part.added response.reasoning_summary_part.done response.reasoning_summary_text.delta
 response.reasoning_summary_text.done response.reasoning_text.delta response.reasoning_text.done
@@ -731,7 +731,7 @@ class Story:
         self.events, self.comments = parse_sse(data)
         self.items = []  # as they stand, in the order of output_index
         self.opened, self.done = [], set()
-        self.texts = {}
+        self.texts, self.annotations = {}, {}
         self.commands, self.outputs = {}, {}
         self.response = None
         self.check()
@@ -780,6 +780,11 @@ class Story:
             self.items.append(None)
         elif name == "response.output_item.done":
             self.take_done(event)
+        elif name == "response.output_text.annotation.added":
+            assert self.open_item(event)["type"] == "message"
+            noted = self.annotations.setdefault((event["output_index"], event["content_index"]), [])
+            assert event["annotation_index"] == len(noted)
+            noted.append(event["annotation"])
         elif name.startswith("response.shell_call_command."):
             self.take_command(name.rpartition(".")[2], event)
         elif name.startswith("response.shell_call_output_content."):
@@ -805,6 +810,7 @@ class Story:
             for i, part in enumerate(item["content"]):
                 key = (index, "content_index", i)
                 assert self.texts[key] == ["done", part.get("text", part.get("refusal"))]
+                assert part.get("annotations", []) == self.annotations.get((index, i), [])
         if item["type"] == "function_call":
             assert self.texts.get((index, "arguments", 0), ["done", ""])[1] == item["arguments"]
         if item["type"] == "shell_call":
