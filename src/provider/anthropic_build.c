@@ -22,6 +22,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
+#include "provider/replies.h"
 
 #include <stdlib.h>
 
@@ -32,11 +33,6 @@
 #define VERSION   "2023-06-01"
 
 static const char NO_RESULT[] = "There is no result: the call was interrupted before it finished.";
-
-struct ref {
-	uint32_t reply;
-	size_t at; /* index of the item */
-};
 
 /* A call's id towards the API. Other providers give one id to many calls, which this API refuses.
  */
@@ -52,8 +48,7 @@ struct builder {
 	const struct conversation *c;
 	bool same_dialect;
 	struct json_writer w;
-	struct ref *refs; /* what replies consist of, by (reply, at) */
-	size_t n_refs;
+	struct replies replies;
 	uint32_t *again; /* by item index: how many calls before it had the same id */
 	enum said open;  /* whose message is open */
 	bool any;        /* a message was written */
@@ -61,15 +56,6 @@ struct builder {
 };
 
 /* ---- indexes ---- */
-
-static int ref_compare(const void *a, const void *b)
-{
-	const struct ref *x = a, *y = b;
-
-	if (x->reply != y->reply)
-		return x->reply < y->reply ? -1 : 1;
-	return x->at < y->at ? -1 : x->at > y->at;
-}
 
 static int call_compare(const void *a, const void *b)
 {
@@ -84,12 +70,6 @@ static int call_compare(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static bool is_reply_item(const struct item *it)
-{
-	return it->type == ITEM_REASONING || it->type == ITEM_CALL || it->type == ITEM_OTHER ||
-	       (it->type == ITEM_MESSAGE && it->role == ROLE_ASSISTANT);
-}
-
 static struct str call_id(const struct item *it)
 {
 	return it->call.upstream_id.n ? it->call.upstream_id : it->call.public_id;
@@ -101,40 +81,18 @@ static void index_items(struct builder *b)
 	struct call_ref *calls _cleanup_free_ = mem_array(c->n_items + 1, sizeof(*calls));
 	size_t n_calls = 0;
 
-	b->refs = mem_array(c->n_items + 1, sizeof(*b->refs));
 	b->again = mem_array(c->n_items + 1, sizeof(*b->again));
 	for (size_t i = 0; i < c->n_items; i++) {
 		const struct item *it = c->items[i];
 
-		if (is_reply_item(it) && it->reply != REPLY_NONE)
-			b->refs[b->n_refs++] = (struct ref){it->reply, i};
 		if (it->type == ITEM_CALL)
 			calls[n_calls++] = (struct call_ref){call_id(it), i};
 	}
-	qsort(b->refs, b->n_refs, sizeof(*b->refs), ref_compare);
+	replies_index(&b->replies, c);
 	qsort(calls, n_calls, sizeof(*calls), call_compare);
 	for (size_t i = 1; i < n_calls; i++)
 		if (str_eq(calls[i].id, calls[i - 1].id))
 			b->again[calls[i].at] = b->again[calls[i - 1].at] + 1;
-}
-
-/* The run of refs of one reply. */
-static size_t find_reply(const struct builder *b, uint32_t reply, size_t *ret_n)
-{
-	size_t lo = 0, hi = b->n_refs;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (b->refs[mid].reply < reply)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (hi = lo; hi < b->n_refs && b->refs[hi].reply == reply; hi++)
-		;
-	*ret_n = hi - lo;
-	return lo;
 }
 
 /* ---- messages and blocks ---- */
@@ -545,7 +503,7 @@ static int write_reply_item(struct builder *b, size_t at, bool *thought, struct 
 }
 
 /* One reply of the model, and the results of its calls. refs: its items in order. */
-static int write_reply(struct builder *b, const struct ref *refs, size_t n, struct error *err)
+static int write_reply(struct builder *b, const struct reply_ref *refs, size_t n, struct error *err)
 {
 	bool thought = false, calls = false;
 	int r = 0;
@@ -568,21 +526,22 @@ static int write_reply(struct builder *b, const struct ref *refs, size_t n, stru
 static int write_item(struct builder *b, size_t at, struct error *err)
 {
 	const struct item *it = b->c->items[at];
-	struct ref alone = {REPLY_NONE, at};
-	size_t n, first;
+	struct reply_ref alone = {REPLY_NONE, at};
+	const struct reply_ref *first;
+	size_t n;
 
 	if (it->type == ITEM_RESULT)
 		return 0;
 	if (is_system(it))
 		return write_late_system(b, it, err);
-	if (!is_reply_item(it)) {
+	if (!replies_holds(it)) {
 		b->broken_loop = false;
 		return write_user(b, it, err);
 	}
 	if (it->reply == REPLY_NONE)
 		return write_reply(b, &alone, 1, err);
-	first = find_reply(b, it->reply, &n);
-	return b->refs[first].at == at ? write_reply(b, &b->refs[first], n, err) : 0;
+	first = replies_find(&b->replies, it->reply, &n);
+	return first->at == at ? write_reply(b, first, n, err) : 0;
 }
 
 /* ---- system ---- */
@@ -729,7 +688,7 @@ int anthropic_build(const struct provider_call *pc, struct provider_request *ret
 	jw_init(&b.w, &body);
 	index_items(&b);
 	r = write_body(&b, err);
-	free(b.refs);
+	replies_free(&b.replies);
 	free(b.again);
 	if (r < 0)
 		return r;

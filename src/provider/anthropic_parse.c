@@ -21,7 +21,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
-#include "http/sse.h"
+#include "provider/framing.h"
 
 #include <stdlib.h>
 
@@ -40,15 +40,11 @@
 static const char SPOILED[] = "\n<a piece of the stream was unreadable>\n";
 static const char TOO_LONG[] = "the provider's reply is longer than 64 MiB";
 
-enum mode { MODE_SNIFF, MODE_SSE, MODE_JSON };
-
 struct provider_parser {
-	enum mode mode;
+	struct framing f;
 	const struct conversation *c; /* NULL: none */
 	bool same_dialect;
-	struct sse_reader *sse;
-	struct buf body; /* MODE_JSON */
-	stream_fn emit;  /* during feed and end only */
+	stream_fn emit; /* during feed and end only */
 	void *ctx;
 	bool begun, ended;
 	struct block *head, *tail;
@@ -57,7 +53,6 @@ struct provider_parser {
 	bool finish_seen;
 	enum finish finish;
 	struct buf stop_sequence;
-	size_t good, malformed;
 };
 
 /* ---- emitting ---- */
@@ -548,7 +543,7 @@ static int read_event(struct provider_parser *p, const struct json *root)
 		return fail_json(p, root);
 	if (is_type(root, "message_start")) {
 		r = read_message(p, json_get(root, "message"));
-	} else if (is_type(root, "message") && p->mode == MODE_JSON) {
+	} else if (is_type(root, "message") && p->f.mode == FRAMING_JSON) {
 		r = read_message(p, root);
 	} else if (str_starts(json_str(json_get(root, "type")), "content_block_")) {
 		r = read_block_event(p, root);
@@ -561,7 +556,7 @@ static int read_event(struct provider_parser *p, const struct json *root)
 	} else {
 		return 0; /* ping, and whatever comes after us */
 	}
-	p->good++;
+	p->f.good++;
 	return r < 0 || p->ended ? r : pump(p, false);
 }
 
@@ -570,7 +565,7 @@ static int spoil(struct provider_parser *p)
 {
 	int r = 0;
 
-	p->malformed++;
+	p->f.malformed++;
 	for (struct block *b = p->head; b && r == 0 && !p->ended; b = b->next)
 		if (b->kind == BLOCK_TOOL && !b->stopped && !b->scan.whole)
 			r = add_arguments(p, b, STR(SPOILED));
@@ -613,9 +608,8 @@ struct provider_parser *anthropic_parse_open(
 	p->c = pc ? pc->conversation : NULL;
 	p->same_dialect = pc && anthropic_same_dialect(pc);
 	p->left = REPLY_MAX;
-	p->body = (struct buf)BUF_INIT(REPLY_MAX + EVENT_MAX);
 	p->stop_sequence = (struct buf)BUF_INIT(EVENT_MAX);
-	p->sse = sse_reader_new(EVENT_MAX, on_event, NULL, p);
+	framing_open(&p->f, EVENT_MAX, REPLY_MAX + EVENT_MAX, on_event, p);
 	return p;
 }
 
@@ -629,60 +623,29 @@ struct provider_parser *anthropic_parse_close(struct provider_parser *p)
 		p->head = b->next;
 		block_free(b);
 	}
-	sse_reader_free(p->sse);
 	buf_free(&p->stop_sequence);
-	buf_free(&p->body);
+	framing_close(&p->f);
 	free(p);
 	return NULL;
 }
 
 size_t anthropic_parse_malformed(const struct provider_parser *p)
 {
-	return p->malformed;
-}
-
-/* The first byte that is not space or a byte order mark tells what comes: the content type often
- * lies. */
-static size_t sniff(struct provider_parser *p, const char *data, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && memchr(" \t\r\n\xef\xbb\xbf", data[i], 7))
-		i++;
-	if (i < n)
-		p->mode = data[i] == '{' || data[i] == '[' ? MODE_JSON : MODE_SSE;
-	return i;
+	return p->f.malformed;
 }
 
 int anthropic_parse_feed(
         struct provider_parser *p, const void *data, size_t n, stream_fn fn, void *ctx)
 {
-	const char *bytes = data;
-	struct error err = {0};
-	size_t skip;
+	const char *fault;
 	int r;
 
 	p->emit = fn;
 	p->ctx = ctx;
 	if (p->ended)
 		return 0;
-	if (p->mode == MODE_SNIFF) {
-		skip = sniff(p, bytes, n);
-		bytes += skip;
-		n -= skip;
-		if (n && *bytes == '<')
-			return fail_text(p, "the provider answered with a web page");
-	}
-	if (!n)
-		return 0;
-	if (p->mode == MODE_JSON)
-		return buf_append(&p->body, bytes, n) < 0
-		               ? fail_text(p, "the provider's answer is too large")
-		               : 0;
-	r = sse_feed(p->sse, bytes, n, &err);
-	if (r < 0 && !p->ended) /* not from emit: the reader's own limit */
-		return fail_text(p, "the provider sent an event that is too large");
-	return r;
+	fault = framing_feed(&p->f, data, n, &r);
+	return fault && !p->ended ? fail_text(p, fault) : r;
 }
 
 int anthropic_parse_end(struct provider_parser *p, const struct error *cut, stream_fn fn, void *ctx)
@@ -693,17 +656,13 @@ int anthropic_parse_end(struct provider_parser *p, const struct error *cut, stre
 	p->ctx = ctx;
 	if (p->ended)
 		return 0;
-	if (p->mode == MODE_JSON && !cut)
-		r = read_data(p, buf_str(&p->body), false);
+	if (p->f.mode == FRAMING_JSON && !cut)
+		r = read_data(p, buf_str(&p->f.body), false);
 	if (r < 0 || p->ended)
 		return r;
 	if (p->finish_seen)
 		return finish(p);
 	if (cut)
 		return fail(p, cut);
-	if (!p->good)
-		return fail_text(p,
-		        p->malformed ? "the provider's answer is neither JSON nor an event stream"
-		                     : "the provider answered with nothing");
-	return fail_text(p, "the provider's answer ended in the middle");
+	return fail_text(p, framing_fault(&p->f));
 }

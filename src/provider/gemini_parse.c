@@ -23,7 +23,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
-#include "http/sse.h"
+#include "provider/framing.h"
 
 #include <stdlib.h>
 
@@ -41,13 +41,9 @@
 	((int64_t)1                                                                                \
 	        << 40) /* more tokens is nonsense, and would overflow where replies are summed */
 
-enum mode { MODE_SNIFF, MODE_SSE, MODE_JSON };
-
 struct provider_parser {
-	enum mode mode;
-	struct sse_reader *sse;
-	struct buf body; /* MODE_JSON */
-	stream_fn emit;  /* during feed and end only */
+	struct framing f;
+	stream_fn emit; /* during feed and end only */
 	void *ctx;
 	bool texts_signed; /* the client can carry a signature on a text */
 	bool begun, ended;
@@ -58,7 +54,6 @@ struct provider_parser {
 	bool finish_seen;
 	enum finish finish;
 	char failure[96]; /* why the finishReason means that there is no answer; "" */
-	size_t good, malformed;
 };
 
 /* ---- emitting ---- */
@@ -409,7 +404,7 @@ static int read_object(struct provider_parser *p, const struct json *root)
 	if (!json_get(root, "candidates") && !json_get(root, "promptFeedback") &&
 	        !json_get(root, "usageMetadata"))
 		return 0;
-	p->good++;
+	p->f.good++;
 	return read_chunk(p, root);
 }
 
@@ -439,7 +434,7 @@ static int on_event(void *ctx, struct str event, struct str data)
 	if (p->ended || !str_trim(data).n || str_is(str_trim(data), "[DONE]"))
 		return 0;
 	if (!read_json(p, data, &r))
-		p->malformed++;
+		p->f.malformed++;
 	return r;
 }
 
@@ -450,8 +445,7 @@ struct provider_parser *gemini_parse_open(const struct provider_call *pc, struct
 	struct provider_parser *p = mem_alloc(sizeof(*p));
 
 	p->texts_signed = !pc || pc->conversation->dialect == DIALECT_GEMINI;
-	p->body = (struct buf)BUF_INIT(REPLY_MAX + EVENT_MAX);
-	p->sse = sse_reader_new(EVENT_MAX, on_event, NULL, p);
+	framing_open(&p->f, EVENT_MAX, REPLY_MAX + EVENT_MAX, on_event, p);
 	return p;
 }
 
@@ -459,54 +453,23 @@ struct provider_parser *gemini_parse_close(struct provider_parser *p)
 {
 	if (!p)
 		return NULL;
-	sse_reader_free(p->sse);
-	buf_free(&p->body);
+	framing_close(&p->f);
 	free(p);
 	return NULL;
-}
-
-/* The first byte that is not space or a byte order mark tells what comes: the content type often
- * lies. */
-static size_t sniff(struct provider_parser *p, const char *data, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && memchr(" \t\r\n\xef\xbb\xbf", data[i], 7))
-		i++;
-	if (i < n)
-		p->mode = data[i] == '{' || data[i] == '[' ? MODE_JSON : MODE_SSE;
-	return i;
 }
 
 int gemini_parse_feed(
         struct provider_parser *p, const void *data, size_t n, stream_fn fn, void *ctx)
 {
-	const char *bytes = data;
-	struct error err = {0};
-	size_t skip;
+	const char *fault;
 	int r;
 
 	p->emit = fn;
 	p->ctx = ctx;
 	if (p->ended)
 		return 0;
-	if (p->mode == MODE_SNIFF) {
-		skip = sniff(p, bytes, n);
-		bytes += skip;
-		n -= skip;
-		if (n && *bytes == '<')
-			return fail_text(p, "the provider answered with a web page");
-	}
-	if (!n)
-		return 0;
-	if (p->mode == MODE_JSON)
-		return buf_append(&p->body, bytes, n) < 0
-		               ? fail_text(p, "the provider's answer is too large")
-		               : 0;
-	r = sse_feed(p->sse, bytes, n, &err);
-	if (r < 0 && !p->ended) /* not from emit: the reader's own limit */
-		return fail_text(p, "the provider sent an event that is too large");
-	return r;
+	fault = framing_feed(&p->f, data, n, &r);
+	return fault && !p->ended ? fail_text(p, fault) : r;
 }
 
 int gemini_parse_end(struct provider_parser *p, const struct error *cut, stream_fn fn, void *ctx)
@@ -518,20 +481,16 @@ int gemini_parse_end(struct provider_parser *p, const struct error *cut, stream_
 	p->ctx = ctx;
 	if (p->ended)
 		return 0;
-	if (p->mode == MODE_JSON && !cut &&
-	        !read_json(p, (struct str){buf_cstr(&p->body), p->body.len}, &r))
-		p->malformed++;
-	if (p->mode == MODE_SSE && !cut) /* some servers leave the last blank line out */
-		r = sse_feed(p->sse, "\n\n", 2, &err);
+	if (p->f.mode == FRAMING_JSON && !cut &&
+	        !read_json(p, (struct str){buf_cstr(&p->f.body), p->f.body.len}, &r))
+		p->f.malformed++;
+	if (p->f.mode == FRAMING_EVENTS && !cut) /* some servers leave the last blank line out */
+		r = sse_feed(p->f.sse, "\n\n", 2, &err);
 	if (r < 0 || p->ended)
 		return r;
 	if (p->finish_seen)
 		return finish(p);
 	if (cut)
 		return fail(p, cut);
-	if (!p->good)
-		return fail_text(p,
-		        p->malformed ? "the provider's answer is neither JSON nor an event stream"
-		                     : "the provider answered with nothing");
-	return fail_text(p, "the provider's answer ended in the middle");
+	return fail_text(p, framing_fault(&p->f));
 }

@@ -20,6 +20,7 @@
 #include "provider/openai_chat.h"
 
 #include "base/mem.h"
+#include "provider/replies.h"
 
 #include <stdlib.h>
 
@@ -30,19 +31,13 @@
 static const char NO_RESULT[] =
         "{\"error\":\"There is no result: the call was interrupted before it finished.\"}";
 
-struct ref {
-	uint32_t reply;
-	size_t at; /* index of the item */
-};
-
 struct builder {
 	const struct provider_call *pc;
 	const struct conversation *c;
 	bool openai;     /* api.openai.com itself */
 	bool openrouter; /* openrouter.ai */
 	struct json_writer w;
-	struct ref *refs; /* assistant items with a reply, by (reply, at) */
-	size_t n_refs;
+	struct replies replies;
 	size_t n_messages;
 };
 
@@ -52,56 +47,6 @@ static bool address_is(const struct config_provider *p, const char *origin)
 	size_t n = strlen(origin);
 
 	return str_starts(url, origin) && (url.n == n || url.p[n] == '/');
-}
-
-/* ---- indexes ---- */
-
-static int ref_compare(const void *a, const void *b)
-{
-	const struct ref *x = a, *y = b;
-
-	if (x->reply != y->reply)
-		return x->reply < y->reply ? -1 : 1;
-	return x->at < y->at ? -1 : x->at > y->at;
-}
-
-static bool is_reply_item(const struct item *it)
-{
-	return it->type == ITEM_REASONING || it->type == ITEM_CALL ||
-	       (it->type == ITEM_MESSAGE && it->role == ROLE_ASSISTANT);
-}
-
-static void index_items(struct builder *b)
-{
-	const struct conversation *c = b->c;
-
-	b->refs = mem_array(c->n_items + 1, sizeof(*b->refs));
-	for (size_t i = 0; i < c->n_items; i++) {
-		const struct item *it = c->items[i];
-
-		if (is_reply_item(it) && it->reply != REPLY_NONE)
-			b->refs[b->n_refs++] = (struct ref){it->reply, i};
-	}
-	qsort(b->refs, b->n_refs, sizeof(*b->refs), ref_compare);
-}
-
-/* The run of refs of one reply. */
-static size_t find_reply(const struct builder *b, uint32_t reply, size_t *ret_n)
-{
-	size_t lo = 0, hi = b->n_refs;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (b->refs[mid].reply < reply)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (hi = lo; hi < b->n_refs && b->refs[hi].reply == reply; hi++)
-		;
-	*ret_n = hi - lo;
-	return lo;
 }
 
 /* ---- content ---- */
@@ -520,7 +465,7 @@ static void write_assistant(struct builder *b, struct str text, struct str refus
 }
 
 /* One reply of the model: an assistant message and its tool messages. refs: its items in order. */
-static int write_reply(struct builder *b, const struct ref *refs, size_t n, struct error *err)
+static int write_reply(struct builder *b, const struct reply_ref *refs, size_t n, struct error *err)
 {
 	struct buf text _cleanup_buf_ = BUF_INIT(BODY_MAX);
 	struct buf refusal _cleanup_buf_ = BUF_INIT(BODY_MAX);
@@ -566,17 +511,18 @@ static int write_messages(struct builder *b, struct error *err)
 
 		if (it->type == ITEM_RESULT)
 			continue;
-		if (!is_reply_item(it)) {
+		if (!replies_holds(it)) {
 			r = write_client_message(b, it, err);
 		} else if (it->reply == REPLY_NONE) {
-			struct ref alone = {REPLY_NONE, i};
+			struct reply_ref alone = {REPLY_NONE, i};
 
 			r = write_reply(b, &alone, 1, err);
 		} else {
-			size_t n, first = find_reply(b, it->reply, &n);
+			size_t n;
+			const struct reply_ref *first = replies_find(&b->replies, it->reply, &n);
 
-			if (b->refs[first].at == i)
-				r = write_reply(b, &b->refs[first], n, err);
+			if (first->at == i)
+				r = write_reply(b, first, n, err);
 		}
 	}
 	if (r < 0)
@@ -723,9 +669,9 @@ int openai_chat_build(
 	int r;
 
 	jw_init(&b.w, &body);
-	index_items(&b);
+	replies_index(&b.replies, b.c);
 	r = write_body(&b, err);
-	free(b.refs);
+	replies_free(&b.replies);
 	if (r < 0)
 		return r;
 	ret->path = mem_strdup("/chat/completions");

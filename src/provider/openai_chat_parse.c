@@ -22,7 +22,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
-#include "http/sse.h"
+#include "provider/framing.h"
 
 #include <stdlib.h>
 
@@ -63,13 +63,9 @@ struct chat_call {
 	struct reply_item *item; /* NULL once it has ended */
 };
 
-enum mode { MODE_SNIFF, MODE_SSE, MODE_JSON };
-
 struct provider_parser {
-	enum mode mode;
-	struct sse_reader *sse;
-	struct buf body; /* MODE_JSON */
-	stream_fn emit;  /* during feed and end only */
+	struct framing f;
+	stream_fn emit; /* during feed and end only */
 	void *ctx;
 	bool begun, ended;
 	struct reply_item *head, *tail;
@@ -78,7 +74,6 @@ struct provider_parser {
 	struct usage usage;
 	bool finish_seen;
 	enum finish finish;
-	size_t good, malformed;
 };
 
 /* ---- emitting ---- */
@@ -658,9 +653,9 @@ static bool read_json(struct provider_parser *p, struct str text, bool named_err
 		root = json_first(root);
 	if (!json_is(root, JSON_OBJECT))
 		return false;
-	p->good++;
+	p->f.good++;
 	failed = is_error(root) ||
-	         (!json_get(root, "choices") && (named_error || p->mode == MODE_JSON));
+	         (!json_get(root, "choices") && (named_error || p->f.mode == FRAMING_JSON));
 	*ret = json_get(root, "choices") || !failed ? read_chunk(p, root) : 0;
 	if (*ret == 0 && failed && !p->ended)
 		*ret = fail_json(p, root);
@@ -672,7 +667,7 @@ static int spoil(struct provider_parser *p)
 {
 	int r = 0;
 
-	p->malformed++;
+	p->f.malformed++;
 	for (struct reply_item *it = p->head; it && r == 0 && !p->ended; it = it->next)
 		if (it->call && !it->call->scan.whole)
 			r = add_arguments(p, it->call, STR(SPOILED));
@@ -722,8 +717,7 @@ struct provider_parser *openai_chat_parse_open(
 {
 	struct provider_parser *p = mem_alloc(sizeof(*p));
 
-	p->body = (struct buf)BUF_INIT(REPLY_MAX + EVENT_MAX);
-	p->sse = sse_reader_new(EVENT_MAX, on_event, NULL, p);
+	framing_open(&p->f, EVENT_MAX, REPLY_MAX + EVENT_MAX, on_event, p);
 	return p;
 }
 
@@ -744,59 +738,28 @@ struct provider_parser *openai_chat_parse_close(struct provider_parser *p)
 		free(p->calls[i]);
 	}
 	free(p->calls);
-	sse_reader_free(p->sse);
-	buf_free(&p->body);
+	framing_close(&p->f);
 	free(p);
 	return NULL;
 }
 
 size_t openai_chat_parse_malformed(const struct provider_parser *p)
 {
-	return p->malformed;
-}
-
-/* The first byte that is not space or a byte order mark tells what comes: the content type often
- * lies. */
-static size_t sniff(struct provider_parser *p, const char *data, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && memchr(" \t\r\n\xef\xbb\xbf", data[i], 7))
-		i++;
-	if (i < n)
-		p->mode = data[i] == '{' || data[i] == '[' ? MODE_JSON : MODE_SSE;
-	return i;
+	return p->f.malformed;
 }
 
 int openai_chat_parse_feed(
         struct provider_parser *p, const void *data, size_t n, stream_fn fn, void *ctx)
 {
-	const char *bytes = data;
-	struct error err = {0};
-	size_t skip;
+	const char *fault;
 	int r;
 
 	p->emit = fn;
 	p->ctx = ctx;
 	if (p->ended)
 		return 0;
-	if (p->mode == MODE_SNIFF) {
-		skip = sniff(p, bytes, n);
-		bytes += skip;
-		n -= skip;
-		if (n && *bytes == '<')
-			return fail_text(p, "the provider answered with a web page");
-	}
-	if (!n)
-		return 0;
-	if (p->mode == MODE_JSON)
-		return buf_append(&p->body, bytes, n) < 0
-		               ? fail_text(p, "the provider's answer is too large")
-		               : 0;
-	r = sse_feed(p->sse, bytes, n, &err);
-	if (r < 0 && !p->ended) /* not from emit: the reader's own limit */
-		return fail_text(p, "the provider sent an event that is too large");
-	return r;
+	fault = framing_feed(&p->f, data, n, &r);
+	return fault && !p->ended ? fail_text(p, fault) : r;
 }
 
 int openai_chat_parse_end(
@@ -808,17 +771,13 @@ int openai_chat_parse_end(
 	p->ctx = ctx;
 	if (p->ended)
 		return 0;
-	if (p->mode == MODE_JSON && !cut)
-		r = read_data(p, buf_str(&p->body), false);
+	if (p->f.mode == FRAMING_JSON && !cut)
+		r = read_data(p, buf_str(&p->f.body), false);
 	if (r < 0 || p->ended)
 		return r;
 	if (p->finish_seen)
 		return finish(p);
 	if (cut)
 		return fail(p, cut);
-	if (!p->good)
-		return fail_text(p,
-		        p->malformed ? "the provider's answer is neither JSON nor an event stream"
-		                     : "the provider answered with nothing");
-	return fail_text(p, "the provider's answer ended in the middle");
+	return fail_text(p, framing_fault(&p->f));
 }

@@ -19,6 +19,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
+#include "provider/replies.h"
 
 #include <stdlib.h>
 
@@ -30,11 +31,6 @@
 static const char NO_RESULT[] =
         "{\"error\":\"There is no result: the call was interrupted before it finished.\"}";
 
-struct ref {
-	uint32_t reply;
-	size_t at; /* index of the item */
-};
-
 struct builder {
 	const struct provider_call *pc;
 	const struct conversation *c;
@@ -42,60 +38,9 @@ struct builder {
 	bool has_reasoning; /* false: the model knows none, and refuses what another one thought */
 	bool native_shell;  /* the provider runs the shell itself, and knows its own items again */
 	struct json_writer *w;
-	struct ref *refs; /* items of replies, by (reply, at) */
-	size_t n_refs;
+	struct replies replies;
 	size_t n_items; /* written */
 };
-
-/* ---- indexes ---- */
-
-static int ref_compare(const void *a, const void *b)
-{
-	const struct ref *x = a, *y = b;
-
-	if (x->reply != y->reply)
-		return x->reply < y->reply ? -1 : 1;
-	return x->at < y->at ? -1 : x->at > y->at;
-}
-
-static bool is_reply_item(const struct item *it)
-{
-	return it->type == ITEM_REASONING || it->type == ITEM_CALL || it->type == ITEM_OTHER ||
-	       (it->type == ITEM_MESSAGE && it->role == ROLE_ASSISTANT);
-}
-
-static void index_items(struct builder *b)
-{
-	const struct conversation *c = b->c;
-
-	b->refs = mem_array(c->n_items + 1, sizeof(*b->refs));
-	for (size_t i = 0; i < c->n_items; i++) {
-		const struct item *it = c->items[i];
-
-		if (is_reply_item(it) && it->reply != REPLY_NONE)
-			b->refs[b->n_refs++] = (struct ref){it->reply, i};
-	}
-	qsort(b->refs, b->n_refs, sizeof(*b->refs), ref_compare);
-}
-
-/* The run of refs of one reply. */
-static size_t find_reply(const struct builder *b, uint32_t reply, size_t *ret_n)
-{
-	size_t lo = 0, hi = b->n_refs;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (b->refs[mid].reply < reply)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (hi = lo; hi < b->n_refs && b->refs[hi].reply == reply; hi++)
-		;
-	*ret_n = hi - lo;
-	return lo;
-}
 
 /* ---- content ---- */
 
@@ -577,7 +522,8 @@ static void write_item(struct builder *b, const struct item *it)
 		write_message(b, it);
 }
 
-static int write_outputs(struct builder *b, const struct ref *refs, size_t n, struct error *err)
+static int write_outputs(
+        struct builder *b, const struct reply_ref *refs, size_t n, struct error *err)
 {
 	int r = 0;
 
@@ -595,7 +541,7 @@ static int write_outputs(struct builder *b, const struct ref *refs, size_t n, st
  * dialect's own behind a call comes after that call's output: its id is the provider's, so nothing
  * tells a replay that it belongs to the same reply, and it must read the same both times.
  */
-static int write_reply(struct builder *b, const struct ref *refs, size_t n, struct error *err)
+static int write_reply(struct builder *b, const struct reply_ref *refs, size_t n, struct error *err)
 {
 	bool saw_call = false;
 	size_t begin = 0;
@@ -658,17 +604,18 @@ static int write_items(struct builder *b, struct error *err)
 
 		if (it->type == ITEM_RESULT)
 			continue;
-		if (!is_reply_item(it)) {
+		if (!replies_holds(it)) {
 			write_client_message(b, it);
 		} else if (it->reply == REPLY_NONE) {
-			struct ref alone = {REPLY_NONE, i};
+			struct reply_ref alone = {REPLY_NONE, i};
 
 			r = write_reply(b, &alone, 1, err);
 		} else {
-			size_t n, first = find_reply(b, it->reply, &n);
+			size_t n;
+			const struct reply_ref *first = replies_find(&b->replies, it->reply, &n);
 
-			if (b->refs[first].at == i)
-				r = write_reply(b, &b->refs[first], n, err);
+			if (first->at == i)
+				r = write_reply(b, first, n, err);
 		}
 	}
 	if (r < 0)
@@ -693,8 +640,8 @@ int openai_responses_input_write(
 	};
 	int r;
 
-	index_items(&b);
+	replies_index(&b.replies, b.c);
 	r = write_items(&b, err);
-	free(b.refs);
+	replies_free(&b.replies);
 	return r;
 }

@@ -19,7 +19,7 @@
 #include "provider/openai_responses_items.h"
 
 #include "base/mem.h"
-#include "http/sse.h"
+#include "provider/framing.h"
 
 #include <stdlib.h>
 
@@ -27,16 +27,11 @@
 #define EVENT_MAX ((size_t)96 << 20)
 #define TREE_MAX  ((size_t)192 << 20)
 
-enum mode { MODE_SNIFF, MODE_SSE, MODE_JSON };
-
 struct provider_parser {
-	enum mode mode;
-	struct sse_reader *sse;
-	struct buf body; /* MODE_JSON */
+	struct framing f;
 	bool begun;
 	struct buf id, model; /* of the response, once it was named */
 	struct responses_items items;
-	size_t good, malformed;
 };
 
 static int fail_text(struct provider_parser *p, const char *text)
@@ -378,8 +373,9 @@ static bool read_json(struct provider_parser *p, struct str text, bool named_err
 	root = json_root(doc);
 	if (!json_is(root, JSON_OBJECT))
 		return false;
-	p->good++;
-	*ret = p->mode == MODE_JSON && !str_starts(json_str(json_get(root, "type")), "response.")
+	p->f.good++;
+	*ret = p->f.mode == FRAMING_JSON &&
+	                       !str_starts(json_str(json_get(root, "type")), "response.")
 	               ? on_whole(p, root)
 	               : on_json(p, root, named_error);
 	return true;
@@ -393,7 +389,7 @@ static int read_data(struct provider_parser *p, struct str data, bool named_erro
 	if (read_json(p, data, named_error, &r))
 		return r;
 	if (!data.n || !memchr(data.p, '\n', data.n)) {
-		p->malformed++;
+		p->f.malformed++;
 		return 0;
 	}
 	while (data.n && r == 0 && !p->items.over) {
@@ -405,7 +401,7 @@ static int read_data(struct provider_parser *p, struct str data, bool named_erro
 		if (!str_trim(line).n || str_is(str_trim(line), "[DONE]"))
 			continue;
 		if (!read_json(p, line, named_error, &r))
-			p->malformed++;
+			p->f.malformed++;
 	}
 	return r;
 }
@@ -426,8 +422,7 @@ struct provider_parser *openai_responses_parse_open(
 {
 	struct provider_parser *p = mem_alloc(sizeof(*p));
 
-	p->body = (struct buf)BUF_INIT(EVENT_MAX);
-	p->sse = sse_reader_new(EVENT_MAX, on_event, NULL, p);
+	framing_open(&p->f, EVENT_MAX, EVENT_MAX, on_event, p);
 	p->id = (struct buf)BUF_INIT(1024);
 	p->model = (struct buf)BUF_INIT(1024);
 	return p;
@@ -438,61 +433,30 @@ struct provider_parser *openai_responses_parse_close(struct provider_parser *p)
 	if (!p)
 		return NULL;
 	openai_responses_items_free(&p->items);
-	sse_reader_free(p->sse);
 	buf_free(&p->id);
 	buf_free(&p->model);
-	buf_free(&p->body);
+	framing_close(&p->f);
 	free(p);
 	return NULL;
 }
 
 size_t openai_responses_parse_malformed(const struct provider_parser *p)
 {
-	return p->malformed;
-}
-
-/* The first byte that is not space or a byte order mark tells what comes: the content type often
- * lies. */
-static size_t sniff(struct provider_parser *p, const char *data, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && memchr(" \t\r\n\xef\xbb\xbf", data[i], 7))
-		i++;
-	if (i < n)
-		p->mode = data[i] == '{' || data[i] == '[' ? MODE_JSON : MODE_SSE;
-	return i;
+	return p->f.malformed;
 }
 
 int openai_responses_parse_feed(
         struct provider_parser *p, const void *data, size_t n, stream_fn fn, void *ctx)
 {
-	const char *bytes = data;
-	struct error err = {0};
-	size_t skip;
+	const char *fault;
 	int r;
 
 	p->items.emit = fn;
 	p->items.ctx = ctx;
 	if (p->items.over)
 		return 0;
-	if (p->mode == MODE_SNIFF) {
-		skip = sniff(p, bytes, n);
-		bytes += skip;
-		n -= skip;
-		if (n && *bytes == '<')
-			return fail_text(p, "the provider answered with a web page");
-	}
-	if (!n)
-		return 0;
-	if (p->mode == MODE_JSON)
-		return buf_append(&p->body, bytes, n) < 0
-		               ? fail_text(p, "the provider's answer is too large")
-		               : 0;
-	r = sse_feed(p->sse, bytes, n, &err);
-	if (r < 0 && !p->items.over) /* not from emit: the reader's own limit */
-		return fail_text(p, "the provider sent an event that is too large");
-	return r;
+	fault = framing_feed(&p->f, data, n, &r);
+	return fault && !p->items.over ? fail_text(p, fault) : r;
 }
 
 int openai_responses_parse_end(
@@ -504,15 +468,11 @@ int openai_responses_parse_end(
 	p->items.ctx = ctx;
 	if (p->items.over)
 		return 0;
-	if (p->mode == MODE_JSON && !cut)
-		r = read_data(p, (struct str){p->body.data, p->body.len}, false);
+	if (p->f.mode == FRAMING_JSON && !cut)
+		r = read_data(p, (struct str){p->f.body.data, p->f.body.len}, false);
 	if (r < 0 || p->items.over)
 		return r;
 	if (cut)
 		return openai_responses_items_fail(&p->items, cut);
-	if (!p->good)
-		return fail_text(p,
-		        p->malformed ? "the provider's answer is neither JSON nor an event stream"
-		                     : "the provider answered with nothing");
-	return fail_text(p, "the provider's answer ended in the middle");
+	return fail_text(p, framing_fault(&p->f));
 }
