@@ -26,6 +26,7 @@ struct messages_parser {
 	struct str replayed_container;         /* the most recent one in the messages */
 	bool brings_container;                 /* `container` names one of brig's */
 	bool own_words;                        /* an entry that no provider knows by its type */
+	struct error *only_here;               /* what no provider of another dialect can be told */
 	uint32_t max_tool_calls;
 	struct stop_condition *stop; /* stop_server_tools_when */
 	size_t n_stop;
@@ -50,11 +51,17 @@ struct item *messages_items_add(struct messages_parser *p, enum item_type type);
 /* A string, or an array of blocks that a client's side may have: appended to parts. */
 int messages_content_parse(struct messages_parser *p, const struct json *v, const char *path,
         struct part **ret, size_t *ret_n);
+/* Notes that PATH is for providers of this dialect alone, and why. The first one counts. */
+int messages_only_here(struct messages_parser *p, const char *path, const char *why);
 /* One block of text, of an image or of a document. False in *ret_known: another type. */
 int messages_part_parse(struct messages_parser *p, const struct json *v, const char *path,
         struct str type, struct part *part, bool *ret_known);
 /* The text of an object, as every client would write it again: no spaces, one form of escapes. */
 int messages_compact(struct messages_parser *p, const struct json *v, struct str *ret);
+
+/* A part of another type: kept, for its own dialect. */
+int messages_part_other(
+        struct messages_parser *p, const char *path, struct str type, struct part *part);
 
 /*
  * Blocks of brig's own tools, replayed. *ret_known false: the block is a provider's own, to be kept

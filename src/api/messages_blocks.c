@@ -57,12 +57,26 @@ static int fail_source(
 	        param_show(type).text, known);
 }
 
+int messages_only_here(struct messages_parser *p, const char *path, const char *why)
+{
+	if (p->only_here)
+		return 0;
+	p->only_here = arena_alloc(p->conversation->arena, sizeof(*p->only_here));
+	if (!p->only_here)
+		return param_fail_memory(&p->in);
+	error_param(p->only_here, ERR_UNSUPPORTED, path, "%s: %s", path, why);
+	return 0;
+}
+
 /* A stored file: its id is in raw, and only its own provider knows it. */
 static int file_source(struct messages_parser *p, const struct json *source, const char *path)
 {
 	struct str id;
+	int rc = param_need_str(&p->in, source, path, "file_id", &id);
 
-	return param_need_str(&p->in, source, path, "file_id", &id);
+	return rc ? rc
+	          : messages_only_here(p, path,
+	                    "a stored file is known to its own provider alone: send its content.");
 }
 
 static int part_image(
@@ -215,6 +229,17 @@ int messages_part_parse(struct messages_parser *p, const struct json *v, const c
 	return 0;
 }
 
+int messages_part_other(
+        struct messages_parser *p, const char *path, struct str type, struct part *part)
+{
+	char why[160];
+
+	part->type = PART_FILE; /* without content, but for raw */
+	str_format(why, sizeof(why), "this provider knows no block of type '%s'.",
+	        param_show(type).text);
+	return messages_only_here(p, path, why);
+}
+
 int messages_content_parse(struct messages_parser *p, const struct json *v, const char *path,
         struct part **ret, size_t *ret_n)
 {
@@ -243,7 +268,7 @@ int messages_content_parse(struct messages_parser *p, const struct json *v, cons
 		if (!rc)
 			rc = messages_part_parse(p, v, inner, type, &(*ret)[i], &known);
 		if (!rc && !known)
-			(*ret)[i].type = PART_FILE; /* kept, for its own dialect */
+			rc = messages_part_other(p, inner, type, &(*ret)[i]);
 	}
 	return rc;
 }

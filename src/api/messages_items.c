@@ -240,8 +240,8 @@ static int user_block(struct messages_parser *p, struct message *m, const struct
 	if (rc)
 		return rc;
 	if (!known)
-		part.type = PART_FILE; /* kept, for its own dialect */
-	return add_part(p, m, &part);
+		rc = messages_part_other(p, path, type, &part);
+	return rc ? rc : add_part(p, m, &part);
 }
 
 static int parse_block(

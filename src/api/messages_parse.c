@@ -462,6 +462,7 @@ int messages_parse(struct api_request *in, struct str request_seed, struct turn_
 		turn_request_free(&r);
 		return rc;
 	}
+	r.only_here = p.only_here;
 	if (!p.own_words && !relay_holds_sealed(body))
 		r.body = body;
 	*ret = r;

@@ -73,6 +73,13 @@ static void accept_json(char **headers)
 	}
 }
 
+/* Does the conversation keep all that these dialects' requests have? */
+static bool is_kept(enum dialect spoken, const struct provider_target *target)
+{
+	return target->provider->dialect == spoken &&
+	       (spoken == DIALECT_OPENAI_RESPONSES || spoken == DIALECT_ANTHROPIC);
+}
+
 int relay_run_build(struct turn_run *t, const struct provider_call *pc,
         struct provider_request *ret, struct error *err)
 {
@@ -83,11 +90,8 @@ int relay_run_build(struct turn_run *t, const struct provider_call *pc,
 
 	t->relay.sent = false;
 	if (!fits(t, pc->target)) {
-		/* A Responses request is built anew for a provider of its own dialect without loss.
-		 */
-		if (q->only_here == NULL ||
-		        (q->conversation->dialect == DIALECT_OPENAI_RESPONSES &&
-		                pc->target->provider->dialect == DIALECT_OPENAI_RESPONSES))
+		/* For a provider of its own dialect it is built anew without loss. */
+		if (q->only_here == NULL || is_kept(q->conversation->dialect, pc->target))
 			return pc->target->provider->build(pc, ret, err);
 		*err = *q->only_here;
 		return -(int)err->code;

@@ -395,6 +395,19 @@ def test_images_and_documents(api, provider):
         {"type": "text", "text": "What is it?"}]
 
 
+@pytest.mark.parametrize("served", ["chat", "responses", "gemini"])
+@pytest.mark.parametrize("block, word", [
+    ({"type": "image", "source": {"type": "file", "file_id": "file_1"}}, "messages.0.content.0.source: a stored file"),
+    ({"type": "document", "source": {"type": "file", "file_id": "file_1"}}, "messages.0.content.0.source: a stored file"),
+    ({"type": "container_upload", "file_id": "file_1"}, "messages.0.content.0: this provider knows no block of type "),
+])
+def test_what_another_provider_cannot_be_told(four, upstream, served, block, word):
+    api = Messages(four.client())
+    model = upstream.says(served, Say("ok"))
+    problem = api.create(model.asked, [{"role": "user", "content": [block, {"type": "text", "text": "x"}]}], expect=400)
+    assert problem["message"].startswith(word) and not model.requests
+
+
 # ---- what an Anthropic provider is told: the client's own ----
 
 def test_nothing_is_lost_in_the_same_dialect(four, upstream):
