@@ -2,6 +2,9 @@
  * Both kinds of addresses are asked for at once. When the first answer holds some, the other kind
  * has OTHER_MS left: a name server that never answers one of them must not hold everybody up.
  *
+ * evdns speaks UDP only, and an answer that was cut off is asked for again over TCP, of the first
+ * name server (again.c).
+ *
  * evdns answers later, also a question that was cancelled, so a lookup is an object of its own: it
  * is freed when evdns has answered both and the result was delivered or nobody waits any more.
  */
@@ -10,7 +13,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "egress/again.h"
 #include "egress/sources.h"
+#include "proto/egress.h"
 
 #include <errno.h>
 #include <event2/dns.h>
@@ -38,6 +43,7 @@ struct egress_resolver {
 struct question {
 	struct egress_lookup *lookup;
 	struct evdns_request *request; /* while evdns is at work */
+	struct egress_again *again;    /* while it is asked over TCP */
 	int family;
 };
 
@@ -48,6 +54,7 @@ struct egress_lookup {
 	struct egress_resolver *resolver;
 	struct event deliver;
 	struct question questions[2]; /* A, AAAA */
+	char name[EGRESS_NAME_MAX + 1];
 	uint16_t port;
 	union egress_address addresses[2][EGRESS_RESOLVE_MAX];
 	size_t n[2];
@@ -140,6 +147,8 @@ struct egress_resolver *egress_resolver_new(struct event_base *base, struct erro
 static void lookup_free(struct egress_lookup *l)
 {
 	event_del(&l->deliver);
+	for (int i = 0; i < 2; i++)
+		egress_again_cancel(l->questions[i].again);
 	LIST_REMOVE(l, link);
 	free(l);
 }
@@ -162,7 +171,9 @@ struct egress_resolver *egress_resolver_free(struct egress_resolver *r)
 
 static bool asking(const struct egress_lookup *l)
 {
-	return l->questions[0].request || l->questions[1].request;
+	const struct question *q = l->questions;
+
+	return q[0].request || q[1].request || q[0].again || q[1].again;
 }
 
 static void on_deliver(evutil_socket_t fd, short what, void *arg)
@@ -181,9 +192,11 @@ static void on_deliver(evutil_socket_t fd, short what, void *arg)
 		        : l->failure ? l->failure
 		                     : "name not resolved");
 	}
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
+		egress_again_cancel(steal(l->questions[i].again));
 		if (l->questions[i].request)
 			evdns_cancel_request(l->resolver->dns, l->questions[i].request);
+	}
 	if (!asking(l))
 		lookup_free(l);
 }
@@ -215,6 +228,39 @@ static void take(struct egress_lookup *l, int family, int count, const void *add
 	}
 }
 
+/* One of the two questions has come to its end. */
+static void answered(struct egress_lookup *l)
+{
+	if (!asking(l) && !l->done)
+		lookup_free(l);
+	else if (!asking(l))
+		deliver_in(l, 0);
+	else if (l->n[0] + l->n[1] > 0 && l->done)
+		deliver_in(l, OTHER_MS);
+}
+
+static void on_again(void *ctx, const uint8_t *addresses, int n)
+{
+	struct question *q = ctx;
+
+	q->again = NULL;
+	if (n < 0)
+		q->lookup->failure = "name's answer is too long";
+	else
+		take(q->lookup, q->family, n, addresses);
+	answered(q->lookup);
+}
+
+static void ask_again(struct question *q)
+{
+	struct egress_lookup *l = q->lookup;
+
+	q->again = egress_again_start(
+	        l->resolver->base, &l->resolver->servers[0], l->name, q->family, on_again, q);
+	if (!q->again)
+		l->failure = "name's answer is too long";
+}
+
 static void on_answer(int result, char type, int count, int ttl, void *addresses, void *arg)
 {
 	struct question *q = arg;
@@ -223,14 +269,9 @@ static void on_answer(int result, char type, int count, int ttl, void *addresses
 	q->request = NULL;
 	if (result == DNS_ERR_NONE && type == (q->family == AF_INET ? DNS_IPv4_A : DNS_IPv6_AAAA))
 		take(l, q->family, count, addresses);
-	else if (result == DNS_ERR_TRUNCATED)
-		l->failure = "name's answer is too long";
-	if (!asking(l) && !l->done)
-		lookup_free(l);
-	else if (!asking(l))
-		deliver_in(l, 0);
-	else if (l->n[0] + l->n[1] > 0 && l->done)
-		deliver_in(l, OTHER_MS);
+	else if (result == DNS_ERR_TRUNCATED && l->done)
+		ask_again(q);
+	answered(l);
 }
 
 struct egress_lookup *egress_resolve_start(struct egress_resolver *r, const char *name,
@@ -243,6 +284,7 @@ struct egress_lookup *egress_resolve_start(struct egress_resolver *r, const char
 	l->ctx = ctx;
 	l->resolver = r;
 	l->port = port;
+	str_copy(l->name, sizeof(l->name), str_of(name));
 	LIST_INSERT_HEAD(&r->lookups, l, link);
 	event_assign(&l->deliver, r->base, -1, 0, on_deliver, l);
 	q[0] = (struct question){.lookup = l, .family = AF_INET};

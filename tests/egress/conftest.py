@@ -60,6 +60,8 @@ def clean(world):
     world.names.silent.clear()
     world.names.cut.clear()
     world.names.mute.clear()
+    world.names.over_tcp.clear()
+    world.names.spoil = None
     return world
 
 

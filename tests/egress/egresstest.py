@@ -103,6 +103,24 @@ class Names:
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sock.bind((address, 53))
         threading.Thread(target=self.serve, daemon=True).start()
+        self.over_tcp = []  # names
+        self.spoil = None  # a function of an answer over TCP: what is sent in its place
+        self.listener = socket.create_server((address, 53))
+        threading.Thread(target=self.serve_tcp, daemon=True).start()
+
+    def serve_tcp(self):
+        while True:
+            sock, _ = self.listener.accept()
+            with contextlib.suppress(OSError, struct.error), sock, sock.makefile("rb") as f:
+                sock.settimeout(20)
+                message = f.read(struct.unpack("!H", f.read(2))[0])
+                cut, self.cut = self.cut, set()
+                answer = self.answer(message)
+                self.cut = cut
+                self.over_tcp.append(self.asked[-1][0])
+                answer = struct.pack("!H", len(answer)) + answer
+                for byte in self.spoil(answer) if self.spoil else answer:
+                    sock.sendall(bytes([byte]))
 
     def serve(self):
         while True:
