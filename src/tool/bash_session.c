@@ -70,8 +70,10 @@
 
 static const char loader[] =
         "IFS= read -r -d \"\" __brig_a; IFS= read -r -d \"\" __brig_b; __brig_c=$1; shift; "
+        "unset BASH_EXECUTION_STRING; "
         "exec 250>&2 2>/dev/null </dev/null; trap '" SAVE "' EXIT; "
-        "builtin eval \"$__brig_a\"; exec 2>&1; builtin eval \"$__brig_b\"; "
+        "builtin eval \"$__brig_a\"; exec 2>&1; builtin eval \"unset __brig_a __brig_b; "
+        "$__brig_b\"; "
         "{ builtin eval \"$__brig_c\"; " SAVE "; builtin exit $__brig_x; }";
 
 void bash_session_init(struct bash_session *s)

@@ -75,8 +75,10 @@ def test_the_session_goes_on(api, provider):
 
 
 def test_it_begins_at_home(api, provider):
-    told = Told(api, provider, "pwd; id -u; cat; echo $- $# \"$0\"; echo $HOME; compgen -v | grep -c brig_c")
-    assert told.texts[0].startswith("/workspace/home\n0\n") and "bash\n/workspace/home\n" in told.texts[0]
+    told = Told(api, provider, "pwd; id -u; cat; echo $# \"$0\"; echo $HOME", "y=1", "set | grep -c '^y='; set | wc -c")
+    assert told.texts[0] == "/workspace/home\n0\n0 bash\n/workspace/home\n"
+    count, size = map(int, told.texts[2].split())
+    assert count == 1 and size < 3000  # the state itself is not among the variables
 
 
 def test_several_commands(api, provider):
@@ -163,11 +165,12 @@ HOSTILE = {
     "limits": "x=2; ulimit -n 20; ulimit -u 1",
     "NUL": "x=2; printf 'a\\0b'",
     "large state": "x=2; big=$(head -c 2000000 /dev/zero | tr '\\0' a)",
+    "flood": "x=2; head -c 30000000 /dev/zero >&250",
     "many variables": "x=2; for i in $(seq 2000); do eval v$i=$i; done",
 }
 # What a shell's own end leaves behind is what was there before.
 AS_BEFORE = {"parenthesis", "exec", "exec of nothing", "set -n", "exit trap and exit", "readonly builtin", "disabled builtins", "kill", "closed state",
-             "large state", "own variables", "stopped", "state of the guest's own", "aliases", "readonly"}
+             "large state", "flood", "own variables", "stopped", "state of the guest's own", "aliases", "readonly"}
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
