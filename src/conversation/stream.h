@@ -21,7 +21,8 @@ enum stream_type {
 	                    */
 	STREAM_DELTA,      /* part_type, part, text; for a call: the arguments' next piece */
 	STREAM_ITEM_END,   /* a call: id and name once more, final; reasoning: opaque */
-	STREAM_USAGE,      /* cumulative for the reply: the last one counts */
+	STREAM_USAGE,      /* cumulative for the reply: the last one counts. May come at any time, also with
+	                      nothing given: a sign of life while a provider's own tool runs */
 	STREAM_END,        /* finish */
 	STREAM_ERROR,      /* error: the reply is over */
 };

@@ -135,6 +135,14 @@ struct responses_item *openai_responses_items_add(struct responses_items *s, enu
 	return it;
 }
 
+bool openai_responses_items_at_work(const struct responses_items *s)
+{
+	for (size_t i = s->open; i < s->n; i++)
+		if (s->list[i]->type == ITEM_OTHER && !s->list[i]->complete)
+			return true;
+	return false;
+}
+
 enum item_type openai_responses_items_type(struct str type)
 {
 	if (str_is(type, "message"))

@@ -75,6 +75,9 @@ int openai_responses_items_read(
 /* Passes on all that may be. last: the answer has ended, so every item is complete. */
 int openai_responses_items_pump(struct responses_items *s, bool last);
 
+/* Is an item of the dialect's own under way? */
+bool openai_responses_items_at_work(const struct responses_items *s);
+
 enum item_type openai_responses_items_type(struct str type);
 
 #endif

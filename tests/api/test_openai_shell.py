@@ -7,7 +7,7 @@ import brigtest
 import fake_provider
 from brigtest import UPSTREAM_KEY, function, items_of, outputs_of, text_of
 from conftest import run
-from fake_provider import FakeProvider
+from fake_provider import FakeProvider, Reply
 from fake_responses import (ResponsesProvider, call, event, events_of, begin, message, native_shell, reasoning, response,
                             shell, shell_items, stream, text)
 
@@ -303,3 +303,22 @@ def test_an_item_of_its_own_behind_a_call_of_ours(client, upstream):
     assert types(told) == ["message", "function_call", "function_call_output", "web_search_call", "message",
                            "function_call", "function_call_output"]
     assert again[:len(told)] == told
+
+
+def test_a_tool_of_the_providers_that_takes_its_time(make_server, upstream):
+    """Longer than a provider may be silent: what it says meanwhile is a sign of life; silence is none."""
+    at_work = begin() + [event("response.output_item.added", output_index=0, item=dict(NATIVE[0], status="in_progress"))]
+    for i in range(6):
+        at_work += [fake_provider.Pause(0.5), event("keepalive", sequence_number=i)]
+    end = [event("response.output_item.done", output_index=0, item=NATIVE[0])] + events_of(message("Done."), 1)
+    end.append(event("response.completed", response=response("completed", [], (1, 1))))
+    server = make_server(config={"limits": {"upstream_idle": "2s"}, "providers": [
+        {"name": "native", "dialect": "openai-responses", "base_url": upstream.base_url(), "api_key": UPSTREAM_KEY,
+         "native_tools": ["shell"]}]})
+    server.start()
+    client = server.client()
+    model = upstream.model(Reply(at_work + end))
+    assert text_of(client.ask(named(model, "native"), tools=[AUTO])) == "Done."
+    model = upstream.model(Reply(at_work + [fake_provider.Hold()]))
+    story = client.stream(named(model, "native"), tools=[AUTO])
+    assert story.response["status"] == "failed" and "in time" in story.response["error"]["message"]

@@ -125,6 +125,10 @@ static void put_delta(struct buf *b, const struct stream_event *ev)
 
 static void put_usage(struct buf *b, const struct usage *u)
 {
+	if (!u->given) {
+		buf_puts(b, "at work\n");
+		return;
+	}
 	buf_printf(b, "usage input=%llu cached=%llu cache_write=%llu output=%llu reasoning=%llu",
 	        (unsigned long long)u->input, (unsigned long long)u->cached,
 	        (unsigned long long)u->cache_write, (unsigned long long)u->output,
