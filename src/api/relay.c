@@ -19,7 +19,9 @@
 
 enum {
 	HELD_MAX = 64 * 1024, /* an event up to here is passed on whole */
-	VALUE_MAX = 4096,     /* a model's name is shorter */
+	HELD_KEPT =
+	        1024, /* memory that is kept between events: most streams wait most of the time */
+	VALUE_MAX = 4096, /* a model's name is shorter */
 	KEY_MAX = 64,
 	LEVELS = 2, /* of objects, in which members have a meaning */
 	PATHS = 3,
@@ -226,8 +228,9 @@ struct relay {
 	const struct relay_path *paths;
 	bool events;
 	struct str model;
-	struct buf held; /* not passed on yet */
-	bool begun;      /* part of the event that is in held was passed on */
+	struct buf held;      /* not passed on yet; with it belongs: */
+	const char *run, *at; /* while bytes are fed: those from run to at */
+	bool begun;           /* part of the event that is in held was passed on */
 
 	enum line line;
 	unsigned matched; /* bytes of "data" */
@@ -241,9 +244,10 @@ struct relay {
 	unsigned open[LEVELS + 1]; /* paths that lead into the object at this level */
 	unsigned found;            /* paths that the last key matches */
 	bool in_string, escaped, in_key, in_number;
-	struct buf text; /* of a key, or of a string that is looked for, with its quotes */
-	bool kept;       /* text is a string's that held has not */
-	bool copied;     /* … or has */
+	struct buf text; /* of a key, or of a string that is looked for, with its quotes: */
+	bool taken;      /* the string goes there */
+	bool kept;       /* … and not on */
+	bool copied;     /* … and on, too */
 
 	struct buf id;    /* of the response */
 	int64_t sequence; /* of the last whole event; -1: none */
@@ -251,9 +255,29 @@ struct relay {
 	bool has_answer, has_error;
 };
 
-static void put(struct relay *r, const char *p, size_t n)
+/* n bytes from `at` on stay as they are. */
+static void keep(struct relay *r, size_t n)
 {
-	buf_append(&r->held, p, n);
+	r->at += n;
+}
+
+static size_t run_len(const struct relay *r)
+{
+	return (size_t)(r->at - r->run);
+}
+
+static void flush(struct relay *r)
+{
+	if (run_len(r) > 0)
+		buf_append(&r->held, r->run, run_len(r));
+	r->run = r->at;
+}
+
+/* The byte at `at` is left out. */
+static void leave_out(struct relay *r)
+{
+	flush(r);
+	r->run = ++r->at;
 }
 
 /* ---- JSON ---- */
@@ -288,7 +312,7 @@ static void key_end(struct relay *r)
 	char room[KEY_MAX];
 
 	r->found = 0;
-	if (buf_error(&r->text) || raw.n < 2)
+	if (!r->taken || raw.n < 2 || raw.n > KEY_MAX)
 		return;
 	key = (struct str){raw.p + 1, raw.n - 2};
 	if (memchr(raw.p, '\\', raw.n)) {
@@ -322,12 +346,14 @@ static void string_begin(struct relay *r)
 		value_begin(r);
 	r->kept = counts && !r->in_key && r->found && wants(r, USE_MODEL);
 	r->copied = counts && !r->in_key && r->found && wants(r, USE_ID);
-	buf_free(&r->text);
-	buf_init(&r->text, r->in_key ? KEY_MAX : VALUE_MAX);
-	if (r->in_key || r->kept || r->copied)
+	r->taken = r->in_key ? r->open[r->depth] != 0 : r->kept || r->copied;
+	buf_reset(&r->text);
+	if (r->taken)
 		buf_putc(&r->text, '"');
-	if (!r->kept)
-		put(r, "\"", 1);
+	if (r->kept)
+		leave_out(r);
+	else
+		keep(r, 1);
 }
 
 /* It was no name after all. */
@@ -335,8 +361,9 @@ static void give_back(struct relay *r)
 {
 	if (!r->kept)
 		return;
-	r->kept = false;
-	put(r, r->text.data, r->text.len);
+	r->kept = r->taken = false;
+	flush(r);
+	buf_append(&r->held, r->text.data, r->text.len);
 	buf_reset(&r->text);
 }
 
@@ -354,7 +381,7 @@ static void string_end(struct relay *r)
 		buf_reset(&r->id);
 		buf_append(&r->id, r->text.data, r->text.len);
 	}
-	r->kept = r->copied = false;
+	r->kept = r->copied = r->taken = false;
 	r->found = 0;
 }
 
@@ -362,10 +389,12 @@ static void string_byte(struct relay *r, char c)
 {
 	if (r->kept && r->text.len == VALUE_MAX)
 		give_back(r);
-	if (r->in_key || r->kept || r->copied)
+	if (r->taken)
 		buf_putc(&r->text, c);
-	if (!r->kept)
-		put(r, &c, 1);
+	if (r->kept)
+		leave_out(r);
+	else
+		keep(r, 1);
 	if (r->escaped)
 		r->escaped = false;
 	else if (c == '\\')
@@ -417,7 +446,7 @@ static void scan(struct relay *r, char c)
 		string_begin(r);
 		return;
 	}
-	put(r, &c, 1);
+	keep(r, 1);
 	if (c >= '0' && c <= '9') {
 		if (r->found && wants(r, USE_SEQUENCE))
 			sequence_digit(r, c);
@@ -436,16 +465,17 @@ static void scan(struct relay *r, char c)
 	}
 }
 
-/* The inside of a long string is of no interest. */
-static size_t skip(struct relay *r, const char *p, size_t n)
+/* The inside of most strings is of no interest. */
+static size_t skip(struct relay *r, size_t n)
 {
+	const char *p = r->at;
 	size_t i = 0;
 
-	if (!r->in_string || r->escaped || r->in_key || r->kept || r->copied)
+	if (!r->in_string || r->escaped || r->taken)
 		return 0;
 	while (i < n && p[i] != '"' && p[i] != '\\' && p[i] != '\n' && p[i] != '\r')
 		i++;
-	put(r, p, i);
+	keep(r, i);
 	return i;
 }
 
@@ -454,7 +484,7 @@ static void scan_reset(struct relay *r)
 	give_back(r);
 	r->depth = 0;
 	r->found = 0;
-	r->in_string = r->in_key = r->copied = r->in_number = r->key_next = false;
+	r->in_string = r->in_key = r->taken = r->copied = r->in_number = r->key_next = false;
 }
 
 /* ---- lines ---- */
@@ -463,9 +493,12 @@ static int pass_on(struct relay *r, struct buf *out)
 {
 	int rc = buf_error(&r->held);
 
-	if (!rc)
+	if (!rc && r->held.len > 0)
 		rc = buf_append(out, r->held.data, r->held.len);
-	if (r->held.cap > HELD_MAX / 8)
+	if (!rc && run_len(r) > 0)
+		rc = buf_append(out, r->run, run_len(r));
+	r->run = r->at;
+	if (r->held.cap > HELD_KEPT)
 		buf_free(&r->held);
 	buf_reset(&r->held);
 	return rc;
@@ -482,7 +515,7 @@ static int line_end(struct relay *r, char c, struct buf *out)
 	bool blank = r->line == LINE_START;
 
 	give_back(r); /* no name has a line's end in it */
-	put(r, &c, 1);
+	keep(r, 1);
 	r->line = LINE_START;
 	r->matched = 0;
 	r->after_cr = c == '\r';
@@ -501,7 +534,7 @@ static void line_byte(struct relay *r, char c)
 	switch (r->line) {
 	case LINE_START:
 	case LINE_FIELD:
-		put(r, &c, 1);
+		keep(r, 1);
 		if (r->matched < 4 && c == "data"[r->matched]) {
 			r->matched++;
 			r->line = LINE_FIELD;
@@ -512,7 +545,7 @@ static void line_byte(struct relay *r, char c)
 	case LINE_SPACE:
 		r->line = LINE_DATA;
 		if (c == ' ')
-			put(r, &c, 1);
+			keep(r, 1);
 		else
 			scan(r, c);
 		break;
@@ -520,7 +553,7 @@ static void line_byte(struct relay *r, char c)
 		scan(r, c);
 		break;
 	case LINE_OTHER:
-		put(r, &c, 1);
+		keep(r, 1);
 		break;
 	}
 }
@@ -530,7 +563,7 @@ static bool is_bom(struct relay *r, char c)
 {
 	if (r->bom < 3 && c == "\xef\xbb\xbf"[r->bom]) {
 		r->bom++;
-		put(r, &c, 1);
+		keep(r, 1);
 		return true;
 	}
 	if (r->bom > 0 && r->bom < 3)
@@ -548,9 +581,9 @@ static int event_byte(struct relay *r, char c, struct buf *out)
 	if (r->after_cr && c == '\n') {
 		r->after_cr = false;
 		r->crlf = true;
-		put(r, &c, 1);
+		keep(r, 1);
 		/* Of an event that has ended already where such ends were not known yet. */
-		return r->end_due || r->held.len == 1 ? event_end(r, out) : 0;
+		return r->end_due || r->held.len + run_len(r) == 1 ? event_end(r, out) : 0;
 	}
 	r->after_cr = false;
 	if (r->end_due)
@@ -591,25 +624,27 @@ struct relay *relay_free(struct relay *r)
 
 int relay_feed(struct relay *r, const void *data, size_t n, struct buf *out)
 {
-	const char *p = data, *end = p + n;
+	const char *end = (const char *)data + n;
 	int rc = 0;
 
-	while (p < end && !rc) {
-		size_t skipped =
-		        r->events && r->line != LINE_DATA ? 0 : skip(r, p, (size_t)(end - p));
+	r->run = r->at = data;
+	while (r->at < end && !rc) {
+		bool data_here = !r->events || r->line == LINE_DATA;
+		size_t skipped = data_here ? skip(r, (size_t)(end - r->at)) : 0;
 
-		p += skipped;
 		if (skipped == 0 && r->events)
-			rc = event_byte(r, *p++, out);
+			rc = event_byte(r, *r->at, out);
 		else if (skipped == 0)
-			scan(r, *p++);
-		if (!rc && r->held.len > HELD_MAX) {
+			scan(r, *r->at);
+		if (!rc && r->held.len + run_len(r) > HELD_MAX) {
 			r->begun = true;
 			rc = pass_on(r, out);
 		}
 	}
 	if (!rc && !r->events)
 		rc = pass_on(r, out);
+	flush(r);
+	r->run = r->at = NULL;
 	return rc ? rc : buf_error(&r->held);
 }
 
