@@ -174,29 +174,19 @@ static void hand_over(struct turn_run *t)
 }
 
 /* The parser of a whole answer says nothing before it has all of it. */
-static void begin_unseen(struct turn_run *t)
-{
-	const struct stream_event ev = {.type = STREAM_BEGIN};
-	struct turn_event te = {.type = TURN_STREAM, .stream = &ev};
-
-	t->relay.owns = t->relay.passing = t->up.begun = true;
-	t->may_answer = t->served = true;
-	turn_run_feed(t, &te);
-}
-
-void relay_run_pass(struct turn_run *t)
+bool relay_run_pass(struct turn_run *t)
 {
 	struct relay_run *r = &t->relay;
 
 	if (!r->on || r->out.len == 0)
-		return;
+		return false;
 	if (!t->request.stream && !r->passing) {
-		if (r->out.len <= KEEP_BACK)
-			return;
-		begin_unseen(t);
+		r->passing = r->out.len > KEEP_BACK;
+		return r->passing;
 	}
 	if (r->owns)
 		hand_over(t);
+	return false;
 }
 
 /* ---- events ---- */
@@ -291,7 +281,12 @@ void relay_run_ended(struct turn_run *t, const struct error *cut)
 
 static void on_linger_over(evutil_socket_t fd, short what, void *arg)
 {
-	relay_run_ended(arg, NULL);
+	struct turn_run *t = arg;
+
+	if (t->up.stands) /* it is us who do not listen */
+		linger_begin(t);
+	else
+		relay_run_ended(t, NULL);
 }
 
 static void linger_begin(struct turn_run *t)

@@ -35,7 +35,9 @@ int relay_run_build(struct turn_run *t, const struct provider_call *pc,
         struct provider_request *ret, struct error *err);
 /* Bytes of an answer of status 200 have come: before and after the parser has read them. */
 void relay_run_take(struct turn_run *t, const void *data, size_t n);
-void relay_run_pass(struct turn_run *t);
+/* … true: the reply has begun, though the parser has not said so: its answer is too large to be
+ * kept back. Then it is called again. */
+bool relay_run_pass(struct turn_run *t);
 /* The parser has met an error before the reply began: is it an answer all the same? */
 bool relay_run_vouches(const struct turn_run *t);
 /* An event of the parser, once the reply has begun; false: it is for the turn. */

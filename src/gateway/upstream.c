@@ -294,10 +294,15 @@ static void on_data(void *ctx, struct http_fetch *f, const void *data, size_t n)
 	p = t->route.targets[t->up.target].provider;
 	if (t->up.parser != NULL) {
 		relay_run_take(t, data, n);
+		if (t->relay.on && !t->request.stream)
+			l->heard_ms = clock_mono_ms(); /* all of it is the reply */
 		t->parsing = t->up.parser;
 		p->feed(t->up.parser, data, n, on_event, t);
 		parsing_end(t, p);
-		relay_run_pass(t);
+		if (relay_run_pass(t)) {
+			on_event(t, &(const struct stream_event){.type = STREAM_BEGIN});
+			relay_run_pass(t);
+		}
 	} else if (t->up.error_body.len + n <= MAX_ERROR_BODY) {
 		buf_append(&t->up.error_body, data, n);
 	}
@@ -561,7 +566,10 @@ static void upstream_go(struct turn_run *t)
 	struct error e;
 
 	if (target->provider->local != NULL) {
-		upstream_local(t, &pc);
+		if (t->request.only_here != NULL)
+			build_failed(t, t->request.only_here);
+		else
+			upstream_local(t, &pc);
 		return;
 	}
 	if (!is_allowed(t) || build_on_pool(t, &pc))

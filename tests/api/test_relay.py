@@ -538,3 +538,30 @@ def test_streams_of_the_cases(many, upstream, name, path, split):
     whole = whole.group() if whole else b""
     assert got.startswith(whole), (got, whole)
     assert b'"error"' in got[len(whole):], got[len(whole):]
+
+
+def test_time_is_up(make_server, provider):
+    """A whole answer of which a part has gone out may not look whole; before that it is an answer like any other."""
+    server = make_server(config={"sandbox": False, "limits": {"turn_unstreamed": "1s"}}).start()
+    start = b'{"model":"up","choices":[{"index":0,"message":{"content":"'
+    model = provider.model(Reply([start + b"x" * 200000, Hold()], content_type="application/json"))
+    with contextlib.closing(server.client().open_stream("/chat/completions", body_of(model))) as stream:
+        assert stream.status == 200
+        with pytest.raises((EOFError, ConnectionError)):
+            stream.rest()
+        assert stream.text.startswith(start.replace(b'"up"', b'"%s"' % model.name.encode()))
+    assert model.requests[0].closed.wait(10)
+
+
+def test_a_slow_client_gets_the_last_bytes(client, provider):
+    """While nobody listens to the provider its time does not run out."""
+    big = b'data: {"model":"up","choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % (b"z" * 3000)
+    end = STREAM[5] + DONE
+    after = b": and that was all\n\n"
+    model = provider.model(Reply([big] * 3000 + [end] + [after] * 300))
+    stream = client.open_stream("/chat/completions", body_of(model, stream=True))
+    assert stream.status == 200
+    time.sleep(2.5)
+    want = edited(big * 3000 + end, model) + after * 300
+    assert stream.rest() == want
+    stream.close()
