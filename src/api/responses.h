@@ -177,8 +177,6 @@ void responses_raw_local_call(struct ropewriter *w, const struct responses_slot 
 const struct tool_entry *responses_local_entry(const struct conversation *c, const struct item *call);
 /* The `code` of an error inside a response object or a stream: always a string. */
 const char *responses_error_code(const struct error *e);
-/* One entry of a shell's `output`. */
-void responses_write_output(struct ropewriter *w, const struct command_output *o);
 /* `action` of a shell's call; NULL: nothing yet. */
 void responses_write_action(struct ropewriter *w, const struct tool_call *call);
 /* A content or summary part with this text. */

@@ -1,5 +1,6 @@
 /* One event of a Responses stream as JSON, in the frame of its carrier. The rules are in
  * responses_stream.c. */
+#include "api/outputs.h"
 #include "api/responses_stream.h"
 
 static void frame_begin(struct api_stream *s, const char *name)
@@ -160,7 +161,7 @@ static void write_output_event(struct api_stream *s, const struct responses_even
 	jw_key(j, "output");
 	jw_array(j);
 	if (e->index < result->n_outputs)
-		responses_write_output(&s->w, &result->outputs[e->index]);
+		outputs_write(&s->w, &result->outputs[e->index]);
 	jw_end(j);
 	event_end(s);
 }

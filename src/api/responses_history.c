@@ -3,119 +3,10 @@
  * shell_call_output. It is history: nothing of it runs again, and a container that is long gone
  * does not matter. What the model reads of a result is a function of the fields read here.
  */
+#include "api/outputs.h"
 #include "api/responses.h"
 
-#include "base/utf8.h"
 #include "tool/tool.h"
-
-#include <limits.h>
-
-enum { OUTPUTS_MAX = 1000 };
-
-/* The names that outcome.signal and outcome.reason can have are short words. */
-static int parse_word(struct responses_parser *p, const struct json *v, const char *path,
-        const char *key, struct str *ret)
-{
-	int rc = param_str(&p->in, v, path, key, 64, ret);
-
-	if (!rc && ret->p && ret->n == 0)
-		*ret = (struct str){NULL, 0};
-	return rc;
-}
-
-static int parse_outcome(struct responses_parser *p, const struct json *v, const char *path,
-        struct command_output *o)
-{
-	static const char *const types[] = {"exit", "timeout", NULL};
-	int64_t code = 0;
-	struct str type;
-	int rc;
-
-	rc = param_choice(&p->in, v, path, "type", types, &type);
-	if (!rc && !type.p)
-		rc = param_fail_missing(&p->in, path, "type");
-	if (!rc)
-		rc = param_whole(&p->in, v, path, "exit_code", INT_MIN, INT_MAX, NULL, &code);
-	if (!rc)
-		rc = parse_word(p, v, path, "signal", &o->signal);
-	if (!rc)
-		rc = parse_word(p, v, path, "reason", &o->reason);
-	if (rc)
-		return rc;
-	o->outcome = str_is(type, "exit") ? OUTCOME_EXIT : OUTCOME_TIMEOUT;
-	if (o->outcome == OUTCOME_EXIT && json_absent(json_get(v, "exit_code")))
-		return param_fail_missing(&p->in, path, "exit_code");
-	o->exit_code = o->outcome == OUTCOME_EXIT ? (int)code : 0;
-	return 0;
-}
-
-static int parse_cut(struct responses_parser *p, const struct json *v, const char *path,
-        const char *flag, const char *length, bool *ret_cut, uint64_t *ret_chars)
-{
-	int64_t chars = (int64_t)*ret_chars;
-	int cut, rc = param_bool(&p->in, v, path, flag, &cut);
-
-	if (!rc)
-		rc = param_whole(&p->in, v, path, length, 0, INT64_MAX, NULL, &chars);
-	if (rc)
-		return rc;
-	*ret_cut = cut == 1;
-	*ret_chars = (uint64_t)chars;
-	return 0;
-}
-
-static int parse_output(struct responses_parser *p, const struct json *v, const char *path,
-        struct command_output *o)
-{
-	const struct json *outcome;
-	char inner[PARAM_PATH];
-	int rc;
-
-	if (!json_is(v, JSON_OBJECT))
-		return param_fail_type(&p->in, v, path, NULL, "an object");
-	rc = param_need_str(&p->in, v, path, "stdout", &o->out);
-	if (!rc)
-		rc = param_need_str(&p->in, v, path, "stderr", &o->err);
-	if (!rc)
-		rc = param_need_container(&p->in, v, path, "outcome", JSON_OBJECT, &outcome);
-	if (rc)
-		return rc;
-	o->out_chars = utf8_count(o->out.p, o->out.n);
-	o->err_chars = utf8_count(o->err.p, o->err.n);
-	o->done = true;
-	param_join(inner, path, "outcome");
-	rc = parse_outcome(p, outcome, inner, o);
-	if (!rc)
-		rc = parse_cut(p, v, path, "stdout_truncated", "stdout_length", &o->out_truncated,
-		        &o->out_chars);
-	if (!rc)
-		rc = parse_cut(p, v, path, "stderr_truncated", "stderr_length", &o->err_truncated,
-		        &o->err_chars);
-	return rc;
-}
-
-static int parse_outputs(
-        struct responses_parser *p, const struct json *list, const char *path, struct result *r)
-{
-	char inner[PARAM_PATH];
-	size_t n = json_count(list);
-	int rc;
-
-	if (n > OUTPUTS_MAX)
-		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", path, NULL,
-		        "Invalid '%s': at most %d outputs.", path, OUTPUTS_MAX);
-	r->outputs = arena_alloc(p->conversation->arena, (n ? n : 1) * sizeof(*r->outputs));
-	if (!r->outputs)
-		return param_fail_memory(&p->in);
-	for (const struct json *v = json_first(list); v; v = json_next(v)) {
-		param_index(inner, path, r->n_outputs);
-		rc = parse_output(p, v, inner, &r->outputs[r->n_outputs]);
-		if (rc)
-			return rc;
-		r->n_outputs++;
-	}
-	return 0;
-}
 
 /* A container that a replayed item names; the last one in the input is used again. */
 static int note_container(
@@ -249,7 +140,7 @@ static int parse_shell_result(struct responses_parser *p, const struct json *v, 
 		return rc;
 	param_join(inner, path, "output");
 	if (list)
-		rc = parse_outputs(p, list, inner, &it->result);
+		rc = outputs_read(&p->in, list, inner, param_index, &it->result);
 	if (!rc && !list && !it->result.error.p)
 		responses_history_no_result(it, it->status);
 	return rc;

@@ -5,6 +5,7 @@
  * cut, `outcome.signal` and `outcome.reason` where there is one, `error` on what was not run,
  * `name` where the model called a name that is not the tool's.
  */
+#include "api/outputs.h"
 #include "api/responses.h"
 
 #include "network/policy.h"
@@ -120,35 +121,13 @@ static void write_function_call(struct ropewriter *w, const struct responses_slo
 
 /* ---- shell ---- */
 
-static void write_length(struct ropewriter *w, const char *flag, const char *length, uint64_t chars)
-{
-	jw_kbool(&w->json, flag, true);
-	jw_ki64(&w->json, length, (int64_t)chars);
-}
-
-void responses_write_output(struct ropewriter *w, const struct command_output *o)
-{
-	struct json_writer *j = &w->json;
-
-	jw_object(j);
-	ropewriter_kstr(w, "stdout", o->out);
-	ropewriter_kstr(w, "stderr", o->err);
-	jw_key(j, "outcome");
-	tool_write_outcome(j, o);
-	if (o->out_truncated)
-		write_length(w, "stdout_truncated", "stdout_length", o->out_chars);
-	if (o->err_truncated)
-		write_length(w, "stderr_truncated", "stderr_length", o->err_chars);
-	jw_end(j);
-}
-
 static void write_outputs(struct ropewriter *w, const struct result *r)
 {
 	jw_key(&w->json, "output");
 	jw_array(&w->json);
 	for (size_t i = 0; r && i < r->n_outputs; i++)
 		if (r->outputs[i].done)
-			responses_write_output(w, &r->outputs[i]);
+			outputs_write(w, &r->outputs[i]);
 	jw_end(&w->json);
 }
 
