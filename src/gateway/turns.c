@@ -590,6 +590,16 @@ static bool seal_opaque(void *ctx, struct str opaque, struct buf *out)
 	               str_of(t->key->account), opaque, out) == 0;
 }
 
+/* What all tokens so far cost. */
+static struct money price_so_far(void *ctx, const struct usage *u)
+{
+	const struct turn_run *t = ctx;
+	struct money input, output;
+
+	api_price(&t->who, u, &input, &output);
+	return money_add(input, output);
+}
+
 static void turn_begin(struct turn_run *t)
 {
 	struct turn_request *q = &t->request;
@@ -604,6 +614,8 @@ static void turn_begin(struct turn_run *t)
 	q->options.price_per_second = t->g->config->container.price_per_second;
 	q->options.seal = seal_opaque;
 	q->options.seal_ctx = t;
+	q->options.price = price_so_far;
+	q->options.price_ctx = t;
 	t->turn = turn_new(q->conversation, &q->options);
 	t->stream = q->api->open(q, &t->who, q->stream ? API_SSE : API_WHOLE);
 	t->timer = evtimer_new(t->g->base, on_turn_timer, t);

@@ -6,7 +6,7 @@ import pytest
 import brigtest
 from brigtest import parse_sse  # noqa: F401
 from dialects import PNG, SERVED, Say, Upstream, event
-from fake_provider import Reply, call, calls, chunk, ending, error, error_in_stream, shell, text, thinking
+from fake_provider import Model, Reply, call, calls, chunk, ending, error, error_in_stream, shell, text, thinking
 from messagestest import BRIG_SHELL, SHELL, Messages, Story, blocks, outputs, parse_events, shape, texts, tool
 
 SETTINGS = {"limits": {"keepalive": "200ms", "upstream_retries": 0, "upstream_failures": 0}}
@@ -328,6 +328,15 @@ def test_stop_server_tools_when(api, provider, conditions, rounds):
     message = api.create(looping(provider), tools=[SHELL], stop_server_tools_when=conditions)
     assert len(blocks(message, "server_tool_use")) == rounds
     assert texts(message) == "enough" and message["stop_reason"] == "end_turn"
+
+
+def test_what_the_model_costs_counts(api, provider):
+    """Three rounds of $0.0035, and $0.003 for the sandbox, are above $0.012; two are not."""
+    provider.models["priced"] = Model(provider, "priced", looping(provider, usage=(1000, 100)).replies)
+    message = api.create("fake/priced", tools=[SHELL], stop_server_tools_when=[
+        {"type": "max_cost", "max_cost_in_dollars": 0.012}])
+    assert len(blocks(message, "server_tool_use")) == 3 and texts(message) == "enough"
+    assert message["usage"]["cost_details"]["server_tool_cost"] == 0.003
 
 
 def test_max_tool_calls(api, provider):
