@@ -35,6 +35,7 @@ struct once {
 	uint8_t head[32]; /* of the request, without its body */
 	bool hashed;      /* the request is: its body is small */
 	bool harmless;
+	bool secret;  /* content may not be kept */
 	bool working; /* the pool has it */
 	bool ran, failed;
 	bool settled; /* the row says what came of it */
@@ -118,7 +119,7 @@ static void on_whole(void *ctx, struct http_exchange *x, const struct http_recor
 		str_copy(o->answer.type, sizeof(o->answer.type), str_of(r->type));
 		o->answer.headers = mem_strdup(buf_cstr(&r->headers));
 		o->answer.len = r->body.len;
-		if (!r->too_large && buf_error(&r->body) == 0)
+		if (!o->secret && !r->too_large && buf_error(&r->body) == 0)
 			o->answer.body = malloc(r->body.len + 1);
 		if (o->answer.body != NULL && r->body.len > 0)
 			memcpy(o->answer.body, r->body.data, r->body.len);
@@ -332,6 +333,7 @@ static void hash_head(struct once *o)
 
 	id_sha256_parts(parts, sizeof(parts) / sizeof(parts[0]), o->head);
 	o->harmless = !str_ends(http_request_path(x), "/exec");
+	o->secret = !request_may_keep(o->r.g, x);
 }
 
 static void hash_body(struct once *o, struct str body)

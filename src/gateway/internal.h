@@ -82,6 +82,9 @@ struct request {
 	                         occur */
 };
 
+/* May content of this request be stored? Not after http_request_release(). body.c */
+bool request_may_keep(const struct gateway *g, const struct http_exchange *x);
+
 struct fields;
 typedef void (*request_fields_fn)(struct request *r, struct fields *f);
 /*

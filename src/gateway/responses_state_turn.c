@@ -26,17 +26,9 @@ static bool is_responses(const struct turn_run *t)
 	return t->api == &api_responses;
 }
 
-static bool may_keep(const struct turn_run *t)
-{
-	struct str h = http_request_header(t->x, "x-brig-store-content");
-
-	return t->g->config->store_content && t->g->config->region == NULL &&
-	       !str_ieq(h, STR("false")) && !str_is(h, "0");
-}
-
 void responses_state_turn_init(struct turn_run *t)
 {
-	t->state.allowed = may_keep(t);
+	t->state.allowed = request_may_keep(t->g, t->x);
 	do
 		id_make(t->who.id, sizeof(t->who.id), "gen-", 24);
 	while (is_responses(t) && t->g->options->workers > 1 &&

@@ -374,6 +374,16 @@ def test_the_stored_response_is_the_one_that_was_answered(client, provider, key)
     assert client.post(RESPONSES, on, headers={"Idempotency-Key": "on " + first["id"]}).body == second.body
 
 
+def test_content_that_is_not_to_be_kept(client, provider, key):
+    """It is run once all the same."""
+    model = provider.model(text("secret"))
+    headers = dict(key, **{"x-brig-store-content": "false"})
+    assert client.post(RESPONSES, body_of(model), headers=headers).status == 200
+    again = client.post(RESPONSES, body_of(model), headers=headers)
+    assert again.status == 409 and "not kept" in again.error["message"] or "no more" in again.error["message"]
+    assert len(model.requests) == 1
+
+
 # ---- what may not be sent again ----
 
 @pytest.mark.parametrize("path, base", [(RESPONSES, "/v1"), ("/messages", "/v1"), ("/messages", "/api/v1")])
