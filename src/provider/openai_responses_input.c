@@ -66,7 +66,22 @@ static void write_image(struct json_writer *w, const struct part *p)
 	jw_kstr(w, "detail", p->detail.n ? p->detail : STR("auto"));
 }
 
-/* OpenAI takes a file's content as a data URL only. */
+/* OpenAI takes a file's content as a data URL only; what is bare can hardly be anything but a PDF.
+ */
+static void write_file_data(struct json_writer *w, struct str data)
+{
+	static const char prefix[] = "data:application/pdf;base64,";
+	struct buf url _cleanup_buf_ = BUF_INIT(TEXT_MAX);
+
+	if (str_starts(data, "data:")) {
+		jw_kstr(w, "file_data", data);
+		return;
+	}
+	buf_puts(&url, prefix);
+	buf_append(&url, data.p, data.n);
+	jw_kstr(w, "file_data", (struct str){url.data, url.len});
+}
+
 static void write_file(struct json_writer *w, const struct part *p)
 {
 	jw_kcstr(w, "type", "input_file");
@@ -75,7 +90,7 @@ static void write_file(struct json_writer *w, const struct part *p)
 	else if (p->data.n)
 		jw_kcstr(w, "filename", "file");
 	if (p->data.n)
-		jw_kstr(w, "file_data", p->data);
+		write_file_data(w, p->data);
 	else
 		jw_kstr(w, "file_url", p->url);
 }

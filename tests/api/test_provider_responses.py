@@ -210,3 +210,16 @@ def test_usage_is_summed_over_the_loop_also_where_it_fails(client, upstream):
     story = client.stream(model, tools=[SHELL])
     assert story.response["status"] == "failed" and story.response["usage"]["input_tokens"] == 60
     assert len(begin()) == 2
+
+
+def test_what_fails_right_after_its_response_object_is_tried_elsewhere(client, upstream):
+    """Nothing was seen yet. What the first had thought in an earlier turn is not for the second."""
+    failing = stream(status="failed", usage=None, error={"code": "server_error", "message": "x"})
+    one = upstream.model(stream(reasoning("Secret."), message("A")), lambda request: failing)
+    other = upstream.model(text("B"))
+    answer = client.ask(one)
+    history = [{"role": "user", "content": "go"}] + answer["output"] + [{"role": "user", "content": "more"}]
+    story = client.stream(one, history, models=[one.name, other.name])
+    assert text_of(story.response) == "B" and story.response["model"] == other.name
+    assert len(one.requests) >= 2 and types(input_of(one.requests[1]))[1] == "reasoning"
+    assert types(input_of(other.requests[0])) == ["message"] * 3
