@@ -1,5 +1,5 @@
-/* A name server's answer over TCP: whatever it says, no more than asked for is taken, and only of
- * what was asked. */
+/* A name server's answer over TCP: whatever it says, no more than there is room for is taken, and
+ * only of what was asked. */
 #include "base/error.h"
 #include "egress/answer.h"
 
@@ -23,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 			BUG("%d addresses", found);
 		if (found >= 0 && (n < len || memcmp(data, question, 2) != 0))
 			BUG("no answer to the question");
-		for (size_t i = found > 0 ? (size_t)found * taken / 2 : 0; i < sizeof(out); i++)
+		for (size_t i = found >= 0 ? (size_t)found * taken / 2 : taken; i < sizeof(out);
+		        i++)
 			if (out[i] != 0xa5)
 				BUG("byte %zu was written", i);
 	}
