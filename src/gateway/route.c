@@ -30,6 +30,11 @@ struct route_entry {
 	bool (*begin)(struct request *r, size_t *max_body);
 };
 
+static void responses_count(struct request *r)
+{
+	token_count_handle(r, &api_responses);
+}
+
 static void responses_create(struct request *r)
 {
 	turns_handle(r, &api_responses);
@@ -82,6 +87,7 @@ static void chat_create(struct request *r)
 /* Below /api/v1 and /v1. */
 static const struct route_entry routes[] = {
         {"POST", "/responses", responses_create, 0, NULL},
+        {"POST", "/responses/input_tokens", responses_count, 0, NULL},
         {"GET", "/responses/{}", responses_state_http_get, NO_BODY, NULL},
         {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL},
         {"POST", "/responses/{}/cancel", responses_state_http_cancel, NO_BODY, NULL},

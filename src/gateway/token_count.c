@@ -1,5 +1,6 @@
 /*
- * POST /messages/count_tokens and models/{model}:countTokens: how many tokens a request would be.
+ * POST /messages/count_tokens, /responses/input_tokens and models/{model}:countTokens: how many
+ * tokens a request would be.
  *
  * A provider that speaks Anthropic's or Google's dialect is asked itself, whatever the client
  * speaks: about the request that it would get. For any other, and for servers of those dialects
@@ -86,6 +87,8 @@ static void answer_number(struct token_count *c, uint64_t n, bool estimated)
 
 	jw_init(&w, &body);
 	jw_object(&w);
+	if (c->api == &api_responses)
+		jw_kcstr(&w, "object", "response.input_tokens");
 	jw_ki64(&w, c->asks == DIALECT_GEMINI ? "totalTokens" : "input_tokens", (int64_t)n);
 	if (estimated)
 		jw_kbool(&w, "estimated", true);
@@ -378,7 +381,7 @@ void token_count_handle(struct request *r, const struct api *api)
 		                   : mem_strndup(r->params[0].p, r->params[0].n);
 		c->in.path_model = str_of(c->model);
 	}
-	c->in.body = http_request_take_body(r->x, &c->in.body_len);
+	c->in.body = request_take_body(r, &c->in.body_len);
 	http_exchange_set_data(r->x, &c->owner);
 	if (c->in.body_len <= POOL_FROM) {
 		prepare_work(c);

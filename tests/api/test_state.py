@@ -603,3 +603,19 @@ def test_a_server_that_stops_ends_what_runs_in_the_background(make_server, provi
     server.start()
     response = ended(server.client(), first["id"])
     assert response["status"] == "failed" and "stopped" in response["error"]["message"]
+
+
+# ---- how much it would be ----
+
+def test_input_tokens(client, v1, provider):
+    model = provider.model()
+    for c in (client, v1):
+        for headers in (None, {"Idempotency-Key": "count %s" % c.base}):
+            few, many = [c.post("/responses/input_tokens", {"model": model.name, "input": "word " * n, "tools": [SHELL]},
+                                headers=headers and {"Idempotency-Key": headers["Idempotency-Key"] + str(n)})
+                         for n in (1, 100000)]
+            assert few.status == many.status == 200, few
+            assert few.json["object"] == "response.input_tokens" and few.json["estimated"] is True
+            assert 0 < few.json["input_tokens"] < 50000 < many.json["input_tokens"]
+    assert client.post("/responses/input_tokens", {"input": "x"}).error["param"] == "model"
+    assert not model.requests
