@@ -583,7 +583,7 @@ top_p presence_penalty frequency_penalty truncation usage user metadata""".split
 
 # What a provider of OpenAI's API may put into an answer beside what every model says: it is shown as it came.
 OPENAI_ITEMS = {"web_search_call", "file_search_call", "code_interpreter_call", "custom_tool_call", "compaction",
-                "local_shell_call"}
+                "local_shell_call", "image_generation_call"}
 ITEM_STATUS = {"in_progress", "completed", "incomplete", "failed"}
 
 

@@ -322,3 +322,16 @@ def test_a_tool_of_the_providers_that_takes_its_time(make_server, upstream):
     model = upstream.model(Reply(at_work + [fake_provider.Hold()]))
     story = client.stream(named(model, "native"), tools=[AUTO])
     assert story.response["status"] == "failed" and "in time" in story.response["error"]["message"]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_item_of_megabytes(client, upstream, streamed):
+    made = {"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": "QUJD" * 400000,
+            "revised_prompt": "café"}
+    model = upstream.model(stream(made, message("There.")), text("ok"))
+    asks = (lambda *a, **k: client.stream(*a, **k).response) if streamed else client.ask
+    answer = asks(named(model, "fake"), tools=[{"type": "image_generation"}])
+    assert answer["output"][0] == made and text_of(answer) == "There."
+    client.ask(named(model, "fake"), [{"role": "user", "content": "go"}] + answer["output"] +
+               [{"role": "user", "content": "more"}], tools=[{"type": "image_generation"}])
+    assert model.requests[1].json["input"][1] == made
