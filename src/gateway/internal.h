@@ -134,6 +134,16 @@ void turns_free_all(
         struct gateway *g); /* those that the loop would have freed; none has a client */
 void upstream_free_links(struct gateway *g); /* the end: after the turns */
 
+/* ---- routing.c ---- */
+
+/* What a request asks the router; on the loop only, and good until the loop goes on. */
+struct route_query routing_query(
+        struct gateway *g, const struct api *api, const struct conversation *c);
+/* Where the route hangs on lists that were not asked for yet. True: then() is called from the loop
+ * within a few seconds, always. */
+bool routing_wait(
+        struct gateway *g, const struct route_query *q, void (*then)(void *ctx), void *ctx);
+
 /* ---- other handlers ---- */
 
 /* How many tokens a request of this api would be. token_count.c */

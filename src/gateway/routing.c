@@ -30,20 +30,25 @@ static void query_each(void *ctx, const struct config_provider *p,
 		;
 }
 
-static struct route_query query_of(const struct turn_run *t)
+struct route_query routing_query(
+        struct gateway *g, const struct api *api, const struct conversation *c)
 {
-	const struct conversation *c = t->request.conversation;
-
 	return (struct route_query){
-	        .speaks = t->request.api->speaks,
+	        .speaks = api->speaks,
 	        .model = c->model,
 	        .models = c->models,
 	        .n_models = c->n_models,
 	        .preferences = &c->preferences,
 	        .lists = query_lists,
 	        .each = query_each,
-	        .ctx = t->g->lists,
+	        .ctx = g->lists,
 	};
+}
+
+bool routing_wait(
+        struct gateway *g, const struct route_query *q, void (*then)(void *ctx), void *ctx)
+{
+	return route_wants_lists(g->config, q) && lists_wait(g->lists, then, ctx);
 }
 
 /* ---- state ---- */
@@ -96,7 +101,7 @@ static void pin(struct turn_run *t)
 
 static void resolve(struct turn_run *t)
 {
-	struct route_query q = query_of(t);
+	struct route_query q = routing_query(t->g, t->request.api, t->request.conversation);
 	struct error e;
 
 	if (route_resolve(t->g->config, &q, &t->route, &e) < 0) {
@@ -117,10 +122,10 @@ static void on_lists(void *ctx)
 
 void routing_find(struct turn_run *t, void (*then)(struct turn_run *t, const struct error *err))
 {
-	struct route_query q = query_of(t);
+	struct route_query q = routing_query(t->g, t->request.api, t->request.conversation);
 
 	t->routed = then;
-	t->storing = route_wants_lists(t->g->config, &q) && lists_wait(t->g->lists, on_lists, t);
+	t->storing = routing_wait(t->g, &q, on_lists, t);
 	if (!t->storing)
 		resolve(t);
 }

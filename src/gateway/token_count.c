@@ -39,7 +39,7 @@ struct token_count {
 	struct owner owner;
 	enum dialect asks;
 	bool under_v1;
-	bool on_pool;
+	bool on_pool; /* the pool works for it, or it waits for providers' lists: do not free */
 	const struct api *api;
 	struct api_request in;
 	char *session, *beta, *model;
@@ -279,64 +279,120 @@ static const struct counter *counter_of(enum dialect d)
 	return NULL;
 }
 
-static int prepare(struct token_count *c, struct error *err)
+/* ---- the steps ---- */
+
+static int build(struct token_count *c, struct error *err)
 {
 	const struct upstream_call call = {.choice = {.mode = CHOICE_AUTO}};
-	const struct conversation *said;
-	struct provider_call pc;
-	int rc = c->api->parse(&c->in, STR("count"), &c->request, err);
-
-	c->in.body = NULL; /* the api has it in every case */
-	if (rc)
-		return rc;
-	said = c->request.conversation;
-	/* Lists that providers keep themselves are the loop's; this may run on the pool. */
-	const struct route_query query = {.speaks = c->api->speaks,
-	        .model = said->model,
-	        .models = said->models,
-	        .n_models = said->n_models,
-	        .preferences = &said->preferences};
-
-	rc = route_resolve(c->g->config, &query, &c->route, err);
-	if (rc)
-		return rc;
-	c->counter = counter_of(c->route.targets[0].provider->dialect);
-	if (c->counter == NULL)
-		return 0;
-	pc = (struct provider_call){.target = &c->route.targets[0],
-	        .conversation = said,
+	const struct provider_call pc = {.target = &c->route.targets[0],
+	        .conversation = c->request.conversation,
 	        .call = &call,
 	        .open = open_sealed,
 	        .open_ctx = c};
-	rc = pc.target->provider->build(&pc, &c->upstream, err);
+	int rc = pc.target->provider->build(&pc, &c->upstream, err);
+
 	return rc ? rc : c->counter->turn(&c->upstream, pc.target->model, err);
 }
 
-static void prepare_work(void *arg)
+static void parse_work(void *arg)
 {
 	struct token_count *c = arg;
 	struct error e;
 
-	if (prepare(c, &e) < 0)
+	if (c->api->parse(&c->in, STR("count"), &c->request, &e) < 0)
+		c->failed = error_copy(&e);
+	c->in.body = NULL; /* the api has it in every case */
+}
+
+static void build_work(void *arg)
+{
+	struct token_count *c = arg;
+	struct error e;
+
+	if (build(c, &e) < 0)
 		c->failed = error_copy(&e);
 }
 
-static void prepare_done(void *arg)
+/* Does one step on the pool where the body is large, else at once. */
+static void step(struct token_count *c, void (*work)(void *arg), void (*done)(void *arg))
 {
-	struct token_count *c = arg;
+	struct error e;
+
+	if (c->in.body_len <= POOL_FROM) {
+		work(c);
+		done(c);
+		return;
+	}
+	c->on_pool = true;
+	if (pool_run(c->g->pool, work, done, c))
+		return;
+	c->on_pool = false;
+	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+	e.retry_after_ms = 1000;
+	answer_error(c, &e);
+}
+
+/* After a step: false where it was the last, since the client has gone or it failed. */
+static bool goes_on(struct token_count *c)
+{
 	struct error e;
 
 	c->on_pool = false;
 	if (c->x == NULL) {
 		count_free(c);
-	} else if (c->failed != NULL) {
+		return false;
+	}
+	if (c->failed != NULL) {
 		e = *c->failed;
 		answer_error(c, &e);
-	} else if (c->upstream.body != NULL) {
-		ask(c);
-	} else {
-		answer_estimate(c);
+		return false;
 	}
+	return true;
+}
+
+static void build_done(void *arg)
+{
+	struct token_count *c = arg;
+
+	if (goes_on(c))
+		ask(c);
+}
+
+static void find_route(struct token_count *c)
+{
+	struct route_query query = routing_query(c->g, c->api, c->request.conversation);
+	struct error e;
+
+	if (route_resolve(c->g->config, &query, &c->route, &e) < 0) {
+		answer_error(c, &e);
+		return;
+	}
+	c->counter = counter_of(c->route.targets[0].provider->dialect);
+	if (c->counter == NULL)
+		answer_estimate(c);
+	else
+		step(c, build_work, build_done);
+}
+
+static void on_lists(void *arg)
+{
+	struct token_count *c = arg;
+
+	if (goes_on(c))
+		find_route(c);
+}
+
+static void parse_done(void *arg)
+{
+	struct token_count *c = arg;
+
+	if (!goes_on(c))
+		return;
+	struct route_query query = routing_query(c->g, c->api, c->request.conversation);
+
+	c->on_pool = routing_wait(c->g, &query, on_lists, c);
+	if (!c->on_pool)
+		find_route(c);
 }
 
 static void on_gone(void *self, enum http_gone why)
@@ -363,7 +419,6 @@ void token_count_handle(struct request *r, const struct api *api)
 {
 	struct token_count *c = mem_alloc(sizeof(*c));
 	char model[MODEL_NAME_MAX + 1];
-	struct error e;
 
 	*c = (struct token_count){.g = r->g,
 	        .key = r->key,
@@ -383,16 +438,5 @@ void token_count_handle(struct request *r, const struct api *api)
 	}
 	c->in.body = request_take_body(r, &c->in.body_len);
 	http_exchange_set_data(r->x, &c->owner);
-	if (c->in.body_len <= POOL_FROM) {
-		prepare_work(c);
-		prepare_done(c);
-		return;
-	}
-	c->on_pool = true;
-	if (pool_run(r->g->pool, prepare_work, prepare_done, c))
-		return;
-	c->on_pool = false;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
-	answer_error(c, &e);
+	step(c, parse_work, parse_done);
 }

@@ -566,3 +566,24 @@ def test_a_stream_falls_back_in_each_api(client, provider, api):
     assert answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream")
     assert "from the second" in answer.text.replace('"}}\n', ""), answer
     assert answer.headers["x-brig-model"] == names[1]
+
+
+def test_counting_goes_where_the_answer_would(provider):
+    """A bare name that a chat provider lists is counted for that one: by an estimate, and nobody else is asked."""
+    provider.lists["/c2/v1/models"] = listing("counted")
+    server = brigtest.Server(provider, config={"providers": [
+        {"name": "c1", "dialect": "anthropic", "base_url": provider.base_url("/c1"), "api_key": "k"},
+        {"name": "c2", "dialect": "openai-chat", "base_url": provider.base_url("/c2")}]})
+    with server.running():
+        strangers = len(provider.strangers)
+        client = server.client(base="/v1")
+        answer = client.post("/messages/count_tokens", {"model": "counted", "messages": MESSAGE})
+        assert answer.status == 200 and answer.json["estimated"] is True, answer
+        large = [{"role": "user", "content": "word " * 40000}]
+        answer = client.post("/messages/count_tokens", {"model": "counted", "messages": large})
+        assert answer.status == 200 and answer.json["input_tokens"] > 10000, answer
+        assert len(provider.strangers) == strangers
+        assert client.post("/messages/count_tokens", {"model": "x/nobody", "messages": MESSAGE}).status == 404
+        stream = client.open_stream("/messages/count_tokens", {"model": "counted", "messages": large})
+        stream.close()
+        assert client.post("/messages/count_tokens", {"model": "c2/any", "messages": MESSAGE}).status == 200
