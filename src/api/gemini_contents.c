@@ -98,6 +98,8 @@ static int model_text(struct gemini_parser *p, const struct json *part, const ch
 {
 	bool thought = json_bool(json_get(part, "thought"));
 	bool is_signed = json_str(gemini_parse_get(part, "thoughtSignature")).n > 0;
+	/* What our streams say where a part alone could not (gemini_stream.c). */
+	struct str says = json_str(json_get(gemini_parse_get(part, "partMetadata"), "reply"));
 	enum item_type type;
 	struct str text;
 	struct item *it;
@@ -111,11 +113,12 @@ static int model_text(struct gemini_parser *p, const struct json *part, const ch
 		return rc ? rc : end_run(p);
 	}
 	type = thought || !text.n ? ITEM_REASONING : ITEM_MESSAGE;
-	if (is_signed || !p->run || p->run->type != type) {
+	if (is_signed || !p->run || p->run->type != type || str_is(says, "next")) {
 		it = add_assistant(p, type);
 		if (!it)
 			return -ERR_NOMEM;
 		p->n_pieces = 0;
+		it->same_reply = str_is(says, "same");
 		rc = read_signature(p, part, it);
 		if (rc || !text.n)
 			return rc;

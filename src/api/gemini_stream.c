@@ -46,6 +46,7 @@ struct record {
 	struct str text;
 	size_t command;
 	bool thought;
+	const char *reply; /* NULL, or what a replay could not tell (write_metadata()) */
 };
 
 struct api_stream {
@@ -65,8 +66,10 @@ struct api_stream {
 
 	struct ropewriter w;
 	struct buf scratch;
-	bool first;    /* nothing of the array was written */
-	bool in_whole; /* the one response is being written */
+	uint32_t call_reply, text_reply; /* of the last call, and of a text if that came last */
+	const struct item *begun;        /* by its first delta */
+	bool first;                      /* nothing of the array was written */
+	bool in_whole;                   /* the one response is being written */
 };
 
 /* ---- parts ---- */
@@ -118,24 +121,40 @@ static void write_call(struct api_stream *s, const struct item *it)
 	jw_end(w);
 }
 
+/*
+ * Parts do not say to which reply of the model they belong; ids of calls do. "same": a text behind
+ * a call is of the call's reply. "next": one behind another text is not of that one's.
+ */
+static void write_metadata(struct api_stream *s, const char *reply)
+{
+	if (!reply)
+		return;
+	jw_key(&s->w.json, "partMetadata");
+	jw_object(&s->w.json);
+	jw_kcstr(&s->w.json, "reply", reply);
+	jw_end(&s->w.json);
+}
+
 static void write_text(
-        struct api_stream *s, struct str text, bool thought, const struct item *signed_by)
+        struct api_stream *s, const struct record *r, struct str text, const struct item *signed_by)
 {
 	struct json_writer *w = &s->w.json;
 
 	jw_object(w);
 	ropewriter_kstr(&s->w, "text", text);
-	if (thought)
+	if (r->thought)
 		jw_kbool(w, "thought", true);
 	if (signed_by)
 		gemini_signature_write(w, signed_by);
+	write_metadata(s, r->reply);
 	jw_end(w);
 }
 
 /* A whole item: its last text carries the signature. */
-static void write_item(struct api_stream *s, const struct item *it)
+static void write_item(struct api_stream *s, const struct record *r)
 {
-	bool thought = it->type == ITEM_REASONING;
+	const struct item *it = r->item;
+	struct record part = *r;
 
 	if (it->type == ITEM_CALL) {
 		write_call(s, it);
@@ -145,10 +164,13 @@ static void write_item(struct api_stream *s, const struct item *it)
 		ropewriter_raw(&s->w, one_line(s, it->raw));
 		return;
 	}
-	for (size_t i = 0; i < it->n_parts; i++)
-		write_text(s, it->parts[i].text, thought, i + 1 == it->n_parts ? it : NULL);
+	part.thought = it->type == ITEM_REASONING && it->n_parts > 0;
+	for (size_t i = 0; i < it->n_parts; i++) {
+		write_text(s, &part, it->parts[i].text, i + 1 == it->n_parts ? it : NULL);
+		part.reply = NULL;
+	}
 	if (!it->n_parts)
-		write_text(s, STR(""), false, it);
+		write_text(s, &part, STR(""), it);
 }
 
 /* The id of a shell's call and of its results: with the container, so that a replay finds it again.
@@ -207,14 +229,14 @@ static void write_part(struct api_stream *s, const struct record *r)
 	buf_reset(&s->scratch);
 	switch (r->kind) {
 	case RECORD_TEXT:
-		write_text(s, r->text, r->thought, NULL);
+		write_text(s, r, r->text, NULL);
 		break;
 	case RECORD_SIGNATURE:
 	case RECORD_END:
-		write_text(s, STR(""), r->thought, r->item);
+		write_text(s, r, STR(""), r->item);
 		break;
 	case RECORD_ITEM:
-		write_item(s, r->item);
+		write_item(s, r);
 		break;
 	case RECORD_CODE:
 		write_code(s, r);
@@ -376,6 +398,27 @@ static bool is_kept(const struct turn_output *o)
 	return o->part < o->item->n_parts && o->text.p == o->item->parts[o->part].text.p;
 }
 
+/* What the first part of an item says of its reply. */
+static const char *note_reply(struct api_stream *s, const struct item *it)
+{
+	const char *says = NULL;
+
+	if (s->begun == it || it->reply == REPLY_NONE)
+		return NULL;
+	s->begun = it;
+	if (it->type == ITEM_CALL || it->type == ITEM_OTHER) {
+		s->call_reply = it->type == ITEM_CALL ? it->reply : s->call_reply;
+		s->text_reply = REPLY_NONE;
+		return NULL;
+	}
+	if (it->reply == s->call_reply)
+		says = "same";
+	else if (s->text_reply != REPLY_NONE && it->reply != s->text_reply)
+		says = "next";
+	s->text_reply = it->reply;
+	return says;
+}
+
 static int take_delta(struct api_stream *s, const struct turn_output *o)
 {
 	struct record *r;
@@ -384,6 +427,7 @@ static int take_delta(struct api_stream *s, const struct turn_output *o)
 		return 0;
 	r = push(s, RECORD_TEXT, o->item);
 	r->thought = o->item->type == ITEM_REASONING;
+	r->reply = note_reply(s, o->item);
 	r->text = o->text;
 	if (o->text.n < HOLD_FROM || is_kept(o))
 		return 0;
@@ -398,13 +442,20 @@ static int take_delta(struct api_stream *s, const struct turn_output *o)
 
 static void take_item(struct api_stream *s, const struct item *it)
 {
+	struct record *r;
+
 	if (it->type == ITEM_OTHER && (it->raw_dialect != DIALECT_GEMINI || !it->raw.n))
 		return;
-	if (s->carrier == API_WHOLE || it->type == ITEM_CALL || it->type == ITEM_OTHER)
-		push(s, RECORD_ITEM, it);
-	else if (it->opaque.n) /* thoughts of which there is text are told from what has none */
-		push(s, RECORD_SIGNATURE, it)->thought =
-		        it->type == ITEM_REASONING && it->n_parts > 0;
+	if (s->carrier == API_WHOLE || it->type == ITEM_CALL || it->type == ITEM_OTHER) {
+		push(s, RECORD_ITEM, it)->reply = note_reply(s, it);
+		return;
+	}
+	if (!it->opaque.n)
+		return;
+	r = push(s, RECORD_SIGNATURE, it);
+	/* Thoughts of which there is text are told from what has none. */
+	r->thought = it->type == ITEM_REASONING && it->n_parts > 0;
+	r->reply = note_reply(s, it);
 }
 
 static void take_tool(struct api_stream *s, const struct turn_output *o)
@@ -413,6 +464,7 @@ static void take_tool(struct api_stream *s, const struct turn_output *o)
 
 	if (o->type == OUT_TOOL_BEGIN) {
 		r = push(s, RECORD_CODE, o->item);
+		note_reply(s, o->item);
 	} else if (o->type == OUT_TOOL_COMMAND) {
 		if (!o->result)
 			return;
@@ -568,6 +620,7 @@ struct api_stream *gemini_stream_open(
 	s->carrier = carrier;
 	s->array = carrier == API_SSE && r->echo && r->echo->array;
 	s->first = true;
+	s->call_reply = s->text_reply = REPLY_NONE;
 	buf_init(&s->scratch, SCRATCH_MAX);
 	ropewriter_init(&s->w);
 	return s;
