@@ -58,12 +58,20 @@ static const char environment[] =
         "\"allowed_domains\":{\"type\":\"array\",\"maxItems\":50,"
         "\"items\":{\"type\":\"string\"}}},"
         "\"required\":[\"type\",\"allowed_domains\"]}]}";
-static const char outcome[] =
+/* What stands in `content` of OpenRouter's result blocks. */
+static const char shell_output[] =
+        "{\"type\":\"object\",\"properties\":{\"output\":{\"type\":\"array\",\"items\":"
         "{\"type\":\"object\",\"properties\":{"
         "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"
         "\"outcome\":{\"type\":\"object\",\"properties\":{"
         "\"type\":{\"enum\":[\"exit\",\"timeout\"]},\"exit_code\":{\"type\":\"integer\"}},"
-        "\"required\":[\"type\"]}},\"required\":[\"stdout\",\"stderr\",\"outcome\"]}";
+        "\"required\":[\"type\"]}},\"required\":[\"stdout\",\"stderr\",\"outcome\"]}}},"
+        "\"required\":[\"output\"]}";
+static const char bash_output[] =
+        "{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"string\"},"
+        "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"
+        "\"exitCode\":{\"type\":\"integer\"}},"
+        "\"required\":[\"command\",\"stdout\",\"stderr\",\"exitCode\"]}";
 
 static bool belongs(const struct alias *a, const struct tool *t)
 {
@@ -201,9 +209,7 @@ static void write_schemas(struct json_writer *w, const struct tool *t)
 	jw_kraw(w, "parameters_schema", (struct str){text.data, text.len});
 	jw_kcstr(w, "tool_description", t->description);
 	jw_kraw(w, "input_schema", str_of(t->schema));
-	buf_reset(&text);
-	buf_printf(&text, "{\"type\":\"array\",\"items\":%s}", outcome);
-	jw_kraw(w, "output_schema", (struct str){text.data, text.len});
+	jw_kraw(w, "output_schema", str_of(shell ? shell_output : bash_output));
 	buf_free(&text);
 }
 

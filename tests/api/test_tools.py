@@ -23,7 +23,7 @@ CLIENT = ("tool_use", "local_shell_call")  # the script calls no tool of the cli
 def entry_of(alias):
     if alias == "bash_20250124":
         return {"type": alias, "name": "bash"}
-    if alias == "openrouter:bash":
+    if alias in ("openrouter:bash", "brig:bash"):  # else it is the client's
         return {"type": alias, "parameters": {"engine": "openrouter"}}
     if alias == "shell":
         return {"type": alias, "environment": {"type": "container_auto"}}
@@ -89,6 +89,9 @@ def test_what_it_offers_is_taken(server):
                 assert answer.status == 200, (alias["type"], output, answer)
                 if output["type"] not in CLIENT:
                     assert output["type"] in types_of(answer.json), (alias["type"], answer.json)
+                if output["type"].startswith("openrouter_"):
+                    block, = [b for b in answer.json["content"] if b["type"] == output["type"]]
+                    assert set(tool["output_schema"]["required"]) <= set(block["content"]), block
                 tried += 1
     assert tried >= 3
 
