@@ -430,8 +430,10 @@ static int write_result_parts(struct builder *b, const struct item *res, struct 
 	for (size_t i = 0; i < res->result.n_parts && r == 0; i++)
 		if (is_content(&res->result.parts[i]) || has_raw(b, res, res->result.parts[i].raw))
 			r = write_part(b, res, &res->result.parts[i], err);
+	if (r < 0)
+		return r; /* what is open stays so */
 	jw_end(w);
-	return r;
+	return 0;
 }
 
 static int write_result_text(
@@ -466,9 +468,11 @@ static int write_result(struct builder *b, size_t at, struct error *err)
 		r = write_result_text(b, call, res, err);
 	else if (res->result.n_parts)
 		r = write_result_parts(b, res, err);
+	if (r < 0)
+		return r;
 	if (res ? res->result.is_error : !call->call.error.n)
 		jw_kbool(w, "is_error", true);
-	if (r == 0 && res && has_raw(b, res, res->raw))
+	if (res && has_raw(b, res, res->raw))
 		r = write_more(b, res->raw, known, tool ? "cache_control" : NULL, err);
 	jw_end(w);
 	return r;
