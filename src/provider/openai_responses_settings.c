@@ -77,6 +77,8 @@ static int write_format(struct json_writer *w, struct str text_format, struct er
 	jw_object(w);
 	jw_kcstr(w, "type", "json_schema");
 	for (const struct json *v = json_first(nested); v; v = json_next(v)) {
+		if (str_is(json_key(v), "type"))
+			continue; /* said already */
 		jw_key_str(w, json_key(v));
 		jw_raw(w, json_raw(v));
 	}
