@@ -321,7 +321,7 @@ static void claim_done(void *arg)
 
 static bool holds(struct str body, const char *word)
 {
-	return body.n > 0 && memmem(body.p, body.n, word, strlen(word)) != NULL;
+	return body.p != NULL && memmem(body.p, body.n, word, strlen(word)) != NULL;
 }
 
 /* On the loop, while the exchange is there. Every part has its length. */
