@@ -18,7 +18,7 @@
 
 /* Where a request goes, as far as it changes what may be said. */
 struct openai_responses_place {
-	bool openai;     /* api.openai.com itself */
+	bool openai;     /* OpenAI's own service: api.openai.com, or Azure's */
 	bool openrouter; /* openrouter.ai */
 };
 struct openai_responses_place openai_responses_place(const struct config_provider *p);

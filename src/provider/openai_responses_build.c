@@ -24,7 +24,8 @@ struct openai_responses_place openai_responses_place(const struct config_provide
 	struct str url = str_of(p->base_url);
 
 	return (struct openai_responses_place){
-	        .openai = address_is(url, "https://api.openai.com"),
+	        .openai = address_is(url, "https://api.openai.com") ||
+	                  str_contains(url, ".openai.azure.com/"),
 	        .openrouter = address_is(url, "https://openrouter.ai"),
 	};
 }

@@ -478,7 +478,6 @@ static int write_output(struct builder *b, const struct item *call, struct error
 	struct json_writer *w = b->w;
 
 	item_begin(b, "function_call_output");
-	write_id(b, "fco_");
 	write_call_id(w, call);
 	jw_key(w, "output");
 	if (result_text(call, res, &text)) {
