@@ -37,8 +37,8 @@ describe("a request that is refused", () => {
     ["a network policy", { ...SCRIPT, tools: [{ type: "brig:shell", parameters: { environment: {
       type: "container_auto", network_policy: { type: "allowlist", allowed_domains: ["https://example.org"] } } } }] }, null,
      "tools[0]"],
-    ["stored", { ...SCRIPT, store: true }, "unsupported_parameter", "store"],
-    ["continued", { ...SCRIPT, previous_response_id: "resp_1" }, "unsupported_parameter", "previous_response_id"],
+    ["stored and not", { ...SCRIPT, store: false, background: true }, "unsupported_parameter", "background"],
+    ["continued", { ...SCRIPT, previous_response_id: "resp_1" }, "previous_response_not_found", "previous_response_id"],
   ];
   for (const [name, request, code, param] of cases) {
     test(`400: ${name}`, async () => {
@@ -74,8 +74,7 @@ describe("a request that is refused", () => {
   });
 
   test("404: what this API knows and brig does not", async () => {
-    const asked = [client.chat.completions.create({ model: "brig/script", messages: [] }),
-      client.responses.retrieve("resp_1"), client.responses.cancel("resp_1"),
+    const asked = [client.responses.retrieve("resp_1"), client.responses.cancel("resp_1"),
       client.embeddings.create({ model: "x", input: "y" })];
     for (const error of await Promise.all(asked.map(rejection))) {
       assert.ok(error instanceof OpenAI.NotFoundError, `${error}`);
