@@ -2,12 +2,12 @@
 import base64
 import contextlib
 import json
+import os
 
 import pytest
 
-import fake_provider
-from brigtest import Client, Stream
-from fake_provider import Cut, Reply, call, calls, chunk, ending, error, shell, text, thinking
+from brigtest import Client, wait_for
+from fake_provider import Cut, Pause, Reply, call, calls, chunk, ending, error, shell, text, thinking
 
 SHELL = {"brigShell": {}}
 WEATHER = {"functionDeclarations": [{"name": "weather", "description": "Says it.", "parameters": {
@@ -359,6 +359,35 @@ def test_thoughts_come_back_sealed_and_go_up_again(google, provider):
     assert told.parts[1]["thought"] and told.parts[1]["text"] == "" and told.parts[1]["thoughtSignature"]
     ask(google, model, [user("go"), {"role": "model", "parts": told.parts}, user("on")])
     assert model.requests[1].messages[1]["reasoning_details"] == details
+
+
+# ---- a quiet model, and clients that go ----
+
+@pytest.mark.parametrize("alt", ["?alt=sse", ""], ids=["sse", "array"])
+def test_a_quiet_stream_is_kept_open(make_server, provider, alt):
+    google = make_server(config={"limits": {"keepalive": "100ms"}}).start().client(base="/v1beta")
+    model = provider.model(Reply([chunk({"role": "assistant"}), chunk({"content": "a"}), Pause(0.5),
+                                  chunk({"content": "b"})] + ending("stop")))
+    with contextlib.closing(google.open_stream("/models/%s:streamGenerateContent%s" % (model.name, alt),
+                                               {"contents": user("x")})) as s:
+        raw = s.rest()
+    if alt:
+        blocks = raw.split(b"\n\n")
+        assert blocks.count(b": ping") >= 2 and all(b.startswith(b"data: {") for b in blocks if b not in (b": ping", b""))
+    else:
+        bodies = json.loads(raw)
+        assert b"}\n\n" in raw
+        assert "".join(p["text"] for b in bodies for p in parts_of(b)) == "ab"
+
+
+@pytest.mark.parametrize("method", ["generateContent", "streamGenerateContent?alt=sse"])
+def test_a_client_that_goes_ends_the_command(server, google, provider, method):
+    mark = "7%d%d" % (os.getpid(), "stream" in method)
+    model = provider.model(calls(shell("sleep " + mark)))
+    s = google.open_stream("/models/%s:%s" % (model.name, method), {"contents": user("x"), "tools": [SHELL]})
+    wait_for(lambda: server.guests("sleep " + mark), 20)
+    s.reset()
+    wait_for(lambda: not server.guests("sleep " + mark), 20)
 
 
 # ---- what goes wrong ----
