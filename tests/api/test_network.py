@@ -1,5 +1,6 @@
 """Containers with a network policy: what requests may say, what a container reaches, and what is written down."""
 import http.server
+import json
 import os
 import pathlib
 import shutil
@@ -14,7 +15,7 @@ import pytest
 
 import brigtest
 from brigtest import SHELL, outputs_of, wait_for
-from fake_provider import calls, shell, text
+from fake_provider import call, calls, shell, text
 
 # Servers of the test's own, on loopback addresses that nobody else on this machine uses.
 WEB = "127.77.%d.%d" % (1 + os.getpid() % 200, 1 + os.getpid() // 200 % 200)
@@ -373,6 +374,24 @@ def test_a_turn_with_a_policy(client, provider):
     response = client.ask(model, tools=[environment(allow("allowed.test"))])
     first, second = outputs_of(response)
     assert first["stdout"] == "hello allowed.test" and second["stdout"] == "no\n"
+
+
+def test_bash_has_a_policy_too(client, provider):
+    """The other tool, on the other API; and a bad one is a 400 by its path."""
+    command = {"command": "curl -s http://allowed.test/; curl -s http://other.test/ || echo no"}
+    model = provider.model(calls(call("bash", json.dumps(command))), text("ok"))
+
+    def ask(policy):
+        tool = {"type": "openrouter:bash", "parameters": {"engine": "openrouter", "environment": {
+            "type": "container_auto", "network_policy": policy}}}
+        return client.post("/messages", {"model": model.name, "max_tokens": 1000, "tools": [tool],
+                                         "messages": [{"role": "user", "content": "go"}]})
+    answer = ask(allow("allowed.test"))
+    assert answer.status == 200, answer
+    said = json.dumps(model.requests[-1].json["messages"])
+    assert "hello allowed.test" in said and "hello other.test" not in said, answer
+    answer = ask(allow("https://allowed.test"))
+    assert answer.status == 400 and "network_policy.allowed_domains[0]" in answer.text, answer
 
 
 def test_a_new_policy_applies_after_sleep(provider, web, hosts, make_server):
