@@ -9,8 +9,9 @@
 
 #include "base/mem.h"
 
-#define TREE_MAX ((size_t)64 << 20)
-#define NAME_MAX 128
+#define TREE_MAX   ((size_t)64 << 20)
+#define NAME_MAX   128
+#define CALLED_MAX 64
 
 static const char NAME_CHARS[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
 
@@ -198,13 +199,49 @@ static void write_choice(struct json_writer *w, const struct provider_call *pc)
 	jw_end(w);
 }
 
+/*
+ * A history with calls in a request without tools: the API demands that tools are declared, so
+ * those that were called are, and none may be called again.
+ */
+static void write_called(struct json_writer *w, const struct conversation *c)
+{
+	char names[CALLED_MAX][NAME_MAX + 1];
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n_items && n < CALLED_MAX; i++) {
+		size_t k = 0;
+
+		if (c->items[i]->type != ITEM_CALL)
+			continue;
+		anthropic_tool_name(c, c->items[i]->call.name, names[n]);
+		while (k < n && strcmp(names[k], names[n]) != 0)
+			k++;
+		if (k < n)
+			continue;
+		if (n == 0) {
+			jw_key(w, "tools");
+			jw_array(w);
+		}
+		jw_object(w);
+		jw_kcstr(w, "name", names[n++]);
+		jw_kraw(w, "input_schema", STR("{\"type\":\"object\"}"));
+		jw_end(w);
+	}
+	if (n == 0)
+		return;
+	jw_end(w);
+	jw_kraw(w, "tool_choice", STR("{\"type\":\"none\"}"));
+}
+
 int anthropic_tools_write(struct json_writer *w, const struct provider_call *pc, struct error *err)
 {
 	const struct conversation *c = pc->conversation;
 	int r = 0;
 
-	if (!c->n_tools)
+	if (!c->n_tools) {
+		write_called(w, c);
 		return 0;
+	}
 	jw_key(w, "tools");
 	jw_array(w);
 	for (size_t i = 0; i < c->n_tools && r == 0; i++)
