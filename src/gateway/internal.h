@@ -4,7 +4,10 @@
  *
  *     gateway.c   start, loop, drain            turns.c     performs the effects of turns
  *     route.c     paths → handlers, keys        upstream.c  one call of a turn to a provider
- *     models.c    GET /models                   run.c       the commands of a turn's tool calls
+ *     models*.c   GET /models                   run.c       the commands of a turn's tool calls
+ *     tools.c     GET /tools                    routing.c   names in a request → its targets
+ *     respond.c   errors, by who asks           attempts.c  which target is asked next
+ *     lists.c     models as providers tell      circuit.c, shared.c  who does not answer, for all gateways
  *     containers.c, exec*.c direct use          seal.c      sealed state for clients to carry
  *     container_files*.c their files            upload.c    bodies taken in pieces
  *     row.c       rows of containers            forward.c   requests that are another gateway's

@@ -14,6 +14,7 @@
 
 #include "base/id.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -246,6 +247,19 @@ static void upstream_failed(struct turn_run *t, const struct error *e)
 
 /* ---- fetch ---- */
 
+/* In seconds or as a date; some say it in milliseconds too, and mean that. */
+static void keep_retry_after(struct turn_run *t, const struct http_fetch *f)
+{
+	uint64_t ms;
+
+	if (str_to_u64(http_fetch_header(f, "retry-after-ms"), &ms))
+		str_format(t->up.retry_after, sizeof(t->up.retry_after), "%" PRIu64 ".%03" PRIu64,
+		        ms / 1000, ms % 1000);
+	else
+		str_copy(t->up.retry_after, sizeof(t->up.retry_after),
+		        http_fetch_header(f, "retry-after"));
+}
+
 static void on_head(void *ctx, struct http_fetch *f, int status)
 {
 	struct turn_run *t = ((struct upstream_link *)ctx)->t;
@@ -266,7 +280,7 @@ static void on_head(void *ctx, struct http_fetch *f, int status)
 		note_dead(t);
 	else
 		note_answered(t);
-	str_copy(t->up.retry_after, sizeof(t->up.retry_after), http_fetch_header(f, "retry-after"));
+	keep_retry_after(t, f);
 	buf_init(&t->up.error_body, MAX_ERROR_BODY);
 }
 

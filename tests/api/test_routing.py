@@ -208,9 +208,14 @@ def in_two_seconds():
     return email.utils.formatdate(time.time() + 2.9, usegmt=True)
 
 
-@pytest.mark.parametrize("when", [lambda: "2", in_two_seconds], ids=["seconds", "date"])
-def test_retry_after_is_heeded(client, provider, when):
-    model = provider.model(lambda r: rate_limited(when()) if len(model.requests) == 1 else text("let in"))
+def in_milliseconds():
+    return error(429, BUSY, {"Retry-After-Ms": "2000", "Retry-After": "60"})
+
+
+@pytest.mark.parametrize("reply", [lambda: rate_limited(2), lambda: rate_limited(in_two_seconds()), in_milliseconds],
+                         ids=["seconds", "date", "milliseconds"])
+def test_retry_after_is_heeded(client, provider, reply):
+    model = provider.model(lambda r: reply() if len(model.requests) == 1 else text("let in"))
     assert text_of(client.ask(at(model))) == "let in"
     waited = model.requests[1].at - model.requests[0].at
     assert 1.9 <= waited, waited
