@@ -459,6 +459,24 @@ def test_nothing_is_lost_in_the_same_dialect(four, upstream):
     assert body["max_tokens"] == 1000
 
 
+def test_openrouters_bash_is_anthropics_own_there(four, upstream):
+    """Its type is OpenRouter's, so such a request is not passed on as it is."""
+    model = upstream.says("messages", Say(calls=[("bash", {"command": "ls"})]))
+    message = Messages(four.client()).create(model.asked, tools=[{"type": "openrouter:bash"}, WEATHER])
+    assert model.requests[0].json["tools"] == [{"type": "bash_20250124", "name": "bash"}, WEATHER]
+    assert blocks(message, "tool_use")[0]["input"] == {"command": "ls"} and message["stop_reason"] == "tool_use"
+
+
+def test_what_brig_acts_upon_is_not_passed_on(four, upstream):
+    model = upstream.says("messages", Say("ok"))
+    api = Messages(four.client())
+    answer = api.post("/messages", api.body(model.asked, models=["up-chat/none"], session_id="s", max_tool_calls=3, user="u",
+                                            provider={"ignore": ["x"]}, trace={"a": 1}, prompt_cache_key="k",
+                                            stop_server_tools_when=[{"type": "step_count_is", "step_count": 1}]))
+    assert answer.status == 200 and answer.json["id"] == "msg_up"  # passed on as it is
+    assert set(model.requests[0].json) <= {"model", "max_tokens", "messages", "stream", "tools", "metadata"}
+
+
 def test_what_only_the_provider_knows_comes_through(four, upstream):
     """Blocks of a provider's own tools, citations, redacted thinking and the sequence that stopped it."""
     steps = [event("message_start", {"message": {"id": "msg_up", "type": "message", "role": "assistant", "model": "up",
