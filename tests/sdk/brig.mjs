@@ -58,6 +58,8 @@ export class Brig {
       }],
       container: { memory: "256m", home: "256m", scratch: "256m", processes: 128 },
       ...more,
+      // What an upstream is asked is counted, and the retries that are looked at are the SDKs' own.
+      limits: { upstream_retries: 0, upstream_failures: 0, ...more.limits },
     };
   }
 
