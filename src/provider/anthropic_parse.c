@@ -553,6 +553,9 @@ static int read_event(struct provider_parser *p, const struct json *root)
 	} else if (is_type(root, "message_stop")) {
 		if (p->finish_seen)
 			return finish(p);
+	} else if (is_type(root, "ping") && p->head && p->head->kind == BLOCK_THINKING) {
+		return emit_usage(
+		        p); /* thoughts that are not shown are a sign of life all the same */
 	} else {
 		return 0; /* ping, and whatever comes after us */
 	}

@@ -6,9 +6,9 @@ import pytest
 import brigtest
 from brigtest import BRIG_SHELL, SHELL, UPSTREAM_KEY, function, items_of, outputs_of, text_of
 from conftest import run
-from fake_anthropic import (MODEL, AnthropicProvider, block, call_block, event, redacted_block, refused, shell_block,
+from fake_anthropic import (MODEL, AnthropicProvider, block, call_block, ending, event, redacted_block, refused, shell_block,
                             start, stream, text, text_block, thinking_block, whole)
-from fake_provider import Hold, Reply
+from fake_provider import Hold, Pause, Reply
 from messagestest import Messages
 
 
@@ -433,3 +433,12 @@ def test_a_bash_of_ours_is_a_function(client, anthropic):
     assert sent["name"] == "bash" and "command" in sent["input_schema"]["properties"] and "type" not in sent
     (block,) = messages(model.requests[2])[-1]["content"]
     assert json.loads(block["content"]) == {"stdout": "4 /tmp\n", "stderr": "", "exitCode": 2}
+
+
+def test_pings_keep_a_long_thought_alive(client, anthropic):
+    """Thoughts that are not shown come as pings only, for longer than upstream_idle."""
+    ping = [step for _ in range(10) for step in (event("ping"), Pause(0.5))]
+    thought = thinking_block("", "c2ln")(0)
+    model = anthropic.model(Reply([start(), thought[0]] + ping + [b"".join(thought[1:]), b"".join(text_block("done")(1))] + ending()))
+    story = client.stream(model, timeout=60)
+    assert text_of(story.response) == "done" and story.response["status"] == "completed"
