@@ -536,7 +536,8 @@ static int take(struct api_stream *s, const struct turn_output *o, const struct 
 	case OUT_DELTA:
 		return item_delta(s, o);
 	case OUT_ITEM_END:
-		item_end(s, o->item, SLOT_ENDED);
+		if (responses_raw_is_shown(o->item))
+			item_end(s, o->item, SLOT_ENDED);
 		return 0;
 	case OUT_TOOL_BEGIN:
 		tool_begin(s, o->item);
