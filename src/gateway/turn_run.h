@@ -105,6 +105,7 @@ struct turn_run {
 	bool done;     /* EFFECT_DONE, or refused before there was a turn */
 	bool storing;  /* the pool works for it: do not free */
 	bool reaping;  /* the loop will free it */
+	bool state_dropped; /* the log says that sealed state was not for the provider asked */
 	bool building; /* the pool reads the conversation, so nothing may change it: */
 	bool cancel_later, timer_later; /* events that came meanwhile */
 	int status;                     /* of the answer */
