@@ -10,9 +10,10 @@
  */
 #include "api/messages.h"
 
+#include "api/body.h"
 #include "tool/tool.h"
 
-enum { TOOLS_MAX = 1024, TOOL_CALLS_MAX = 30, NAME_MAX_CHARS = 128, CONDITIONS_MAX = 64 };
+enum { TOOLS_MAX = 1024, NAME_MAX_CHARS = 128, CONDITIONS_MAX = 64 };
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
@@ -452,7 +453,7 @@ static int parse_conditions(struct messages_parser *p, const struct json *list)
 /* max_tool_calls does not count where conditions are given. */
 static int parse_limits(struct messages_parser *p)
 {
-	int64_t most = TOOL_CALLS_MAX, wanted = TOOL_CALLS_MAX;
+	int64_t wanted = BODY_TOOL_CALLS_MAX;
 	const struct json *list;
 	int rc = param_whole(&p->in, p->root, "", "max_tool_calls", 1, INT64_MAX, NULL, &wanted);
 
@@ -460,14 +461,12 @@ static int parse_limits(struct messages_parser *p)
 		rc = param_container(
 		        &p->in, p->root, "", "stop_server_tools_when", JSON_ARRAY, &list);
 	if (!rc && list) {
-		wanted = TOOL_CALLS_MAX;
+		wanted = BODY_TOOL_CALLS_MAX;
 		rc = parse_conditions(p, list);
 	}
 	if (rc)
 		return rc;
-	if (p->config->limits.tool_calls < most)
-		most = p->config->limits.tool_calls;
-	p->max_tool_calls = (uint32_t)(wanted < most ? wanted : most);
+	p->max_tool_calls = body_tool_calls(p->config, wanted);
 	return 0;
 }
 

@@ -5,12 +5,13 @@
  */
 #include "api/responses.h"
 
+#include "api/body.h"
 #include "tool/tool.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { TOOLS_MAX = 1024, TOOL_CALLS_MAX = 30, FUNCTION_NAME_MAX = 64 };
+enum { TOOLS_MAX = 1024, FUNCTION_NAME_MAX = 64 };
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
@@ -544,7 +545,7 @@ static int parse_conditions(struct responses_parser *p, const struct json *list,
 
 static int parse_limits(struct responses_parser *p)
 {
-	int64_t most = TOOL_CALLS_MAX, wanted = TOOL_CALLS_MAX;
+	int64_t wanted = BODY_TOOL_CALLS_MAX;
 	const struct json *list;
 	int rc = param_whole(&p->in, p->root, "", "max_tool_calls", 1, INT64_MAX, NULL, &wanted);
 
@@ -555,9 +556,7 @@ static int parse_limits(struct responses_parser *p)
 		rc = parse_conditions(p, list, &wanted);
 	if (rc)
 		return rc;
-	if (p->config->limits.tool_calls < most)
-		most = p->config->limits.tool_calls;
-	p->max_tool_calls = (uint32_t)(wanted < most ? wanted : most);
+	p->max_tool_calls = body_tool_calls(p->config, wanted);
 	return 0;
 }
 
