@@ -59,7 +59,7 @@ struct api_stream {
 
 	struct event_queue queue; /* of records */
 	struct ropewriter w;
-	struct buf scratch;
+	struct buf scratch, signature;   /* what a part borrows, until it was pulled */
 	uint32_t call_reply, text_reply; /* of the last call, and of a text if that came last */
 	const struct item *begun;        /* by its first delta */
 	bool first;                      /* nothing of the array was written */
@@ -110,7 +110,7 @@ static void write_call(struct api_stream *s, const struct item *it)
 	jw_kstr(w, "name", it->call.name);
 	write_args(s, it->call.arguments);
 	jw_end(w);
-	gemini_signature_write(w, it);
+	gemini_signature_write(&s->w, it, &s->signature);
 	jw_end(w);
 }
 
@@ -138,7 +138,7 @@ static void write_text(
 	if (r->thought)
 		jw_kbool(w, "thought", true);
 	if (signed_by)
-		gemini_signature_write(w, signed_by);
+		gemini_signature_write(&s->w, signed_by, &s->signature);
 	write_metadata(s, r->reply);
 	jw_end(w);
 }
@@ -193,7 +193,7 @@ static void write_code(struct api_stream *s, const struct record *r)
 	jw_kcstr(w, "language", "LANGUAGE_UNSPECIFIED"); /* this API knows no name but PYTHON */
 	ropewriter_kstr(&s->w, "code", (struct str){buf_cstr(&s->scratch), s->scratch.len});
 	jw_end(w);
-	gemini_signature_write(w, r->item);
+	gemini_signature_write(&s->w, r->item, &s->signature);
 	jw_end(w);
 }
 
@@ -517,6 +517,8 @@ static int move(struct api_stream *s, struct buf *out, size_t room)
 
 	if (!rc && event_queue_left(&s->queue) == 0 && s->scratch.cap > SCRATCH_KEEP)
 		buf_free(&s->scratch);
+	if (!rc && event_queue_left(&s->queue) == 0 && s->signature.cap > SCRATCH_KEEP)
+		buf_free(&s->signature);
 	return rc;
 }
 
@@ -567,6 +569,7 @@ struct api_stream *gemini_stream_open(
 	s->first = true;
 	s->call_reply = s->text_reply = REPLY_NONE;
 	buf_init(&s->scratch, SCRATCH_MAX);
+	buf_init(&s->signature, SCRATCH_MAX);
 	ropewriter_init(&s->w);
 	event_queue_init(&s->queue, &queue_ops, s, &s->w);
 	return s;
@@ -578,6 +581,7 @@ struct api_stream *gemini_stream_close(struct api_stream *s)
 		return NULL;
 	ropewriter_free(&s->w);
 	buf_free(&s->scratch);
+	buf_free(&s->signature);
 	event_queue_free(&s->queue);
 	free(s->error);
 	free(s);
