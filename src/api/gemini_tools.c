@@ -299,6 +299,13 @@ static int parse_element(struct gemini_parser *p, const struct json *element, co
 
 	if (!json_is(element, JSON_OBJECT))
 		return param_fail_type(&p->in, element, path, NULL, "an object");
+	/* Google refuses what is empty too. Its SDKs make that of a tool that they do not know. */
+	if (!json_count(element) || json_is(json_get(element, "type"), JSON_STRING))
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, NULL,
+		        "%s names no tool. This server's shell is {\"brigShell\": {}}. Google's "
+		        "SDKs leave it out of `tools`: give them {\"tools\": [{\"brigShell\": "
+		        "{}}]} as `extraBody` of `httpOptions`.",
+		        path);
 	for (const struct json *v = json_first(element); v && !rc; v = json_next(v)) {
 		struct str key = json_key(v);
 
