@@ -563,7 +563,9 @@ static int refuse_native(const struct tool_entry *t, size_t at, struct error *er
 	char path[64];
 
 	str_format(path, sizeof(path), "tools[%zu].type", at);
-	return error_param(err, ERR_UNSUPPORTED, path, "this provider has no tool of type %.*s",
+	return error_param(err, ERR_UNSUPPORTED, path,
+	        "this provider has no tool of type %.*s, nor has this server: "
+	        "GET /tools lists what it runs",
 	        (int)(t->type.n > 64 ? 64 : t->type.n), t->type.p);
 }
 
