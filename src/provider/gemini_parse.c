@@ -24,6 +24,7 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "provider/framing.h"
+#include "provider/usage.h"
 
 #include <stdlib.h>
 
@@ -37,9 +38,6 @@
 #define ITEMS_MAX 10000
 #define ID_MAX    1024
 #define NAME_MAX  256
-#define COUNT_MAX                                                                                  \
-	((int64_t)1                                                                                \
-	        << 40) /* more tokens is nonsense, and would overflow where replies are summed */
 
 struct provider_parser {
 	struct framing f;
@@ -265,29 +263,19 @@ static int read_part(struct provider_parser *p, const struct json *part)
 
 /* ---- usage and finish ---- */
 
-static bool read_count(const struct json *usage, const char *key, uint64_t *ret)
-{
-	int64_t v;
-
-	if (!json_i64(json_get(usage, key), &v) || v < 0 || v > COUNT_MAX)
-		return false;
-	*ret = (uint64_t)v;
-	return true;
-}
-
 /* Its input holds what was cached; what its own tools fed back, and the thoughts, stand beside the
  * others. */
 static void read_usage(struct provider_parser *p, const struct json *usage)
 {
 	struct usage *u = &p->usage;
 	uint64_t prompt = 0, tool = 0, candidates = 0, thoughts = 0;
-	bool given = read_count(usage, "promptTokenCount", &prompt);
+	bool given = usage_read_count(usage, "promptTokenCount", &prompt);
 
-	given |= read_count(usage, "candidatesTokenCount", &candidates);
-	given |= read_count(usage, "thoughtsTokenCount", &thoughts);
+	given |= usage_read_count(usage, "candidatesTokenCount", &candidates);
+	given |= usage_read_count(usage, "thoughtsTokenCount", &thoughts);
 	if (!given)
 		return;
-	read_count(usage, "toolUsePromptTokenCount", &tool);
+	usage_read_count(usage, "toolUsePromptTokenCount", &tool);
 	u->given = true;
 	if (prompt + tool)
 		u->input = prompt + tool;
@@ -295,7 +283,7 @@ static void read_usage(struct provider_parser *p, const struct json *usage)
 		u->output = candidates + thoughts;
 	if (thoughts)
 		u->reasoning = thoughts;
-	read_count(usage, "cachedContentTokenCount", &u->cached);
+	usage_read_count(usage, "cachedContentTokenCount", &u->cached);
 	if (u->cached > u->input)
 		u->cached = u->input;
 }
