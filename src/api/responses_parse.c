@@ -61,6 +61,20 @@ static int keep_extra(struct responses_parser *p)
 	return 0;
 }
 
+/* What other APIs call so. NULL: there is nothing of the kind. */
+static const char *name_here(const char *name)
+{
+	static const char *const names[][2] = {{"messages", "input"}, {"system", "instructions"},
+	        {"max_tokens", "max_output_tokens"}, {"max_completion_tokens", "max_output_tokens"},
+	        {"response_format", "text.format"}, {"reasoning_effort", "reasoning.effort"},
+	        {"functions", "tools"}, {"function_call", "tool_choice"}};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (strcmp(name, names[i][0]) == 0)
+			return names[i][1];
+	return NULL;
+}
+
 static int check_names(struct responses_parser *p)
 {
 	const size_t n = sizeof(known_names) / sizeof(*known_names);
@@ -71,9 +85,14 @@ static int check_names(struct responses_parser *p)
 
 		while (i < n && !str_is(json_key(v), known_names[i]))
 			i++;
-		if (i == n)
-			return param_fail(&p->in, ERR_INVALID, "unknown_parameter", "", shown.text,
-			        "Unknown parameter: '%s'.", shown.text);
+		if (i < n)
+			continue;
+		const char *here = name_here(shown.text);
+
+		return param_fail(&p->in, ERR_INVALID, "unknown_parameter", "", shown.text,
+		        "Unknown parameter: '%s'.%s%s%s", shown.text,
+		        here ? " The Responses API calls it '" : "", here ? here : "",
+		        here ? "'." : "");
 	}
 	return 0;
 }
