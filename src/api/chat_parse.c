@@ -12,27 +12,17 @@
 #include "api/relay.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 int chat_only_here(struct chat_parser *p, const char *path, const char *key, const char *fmt, ...)
 {
-	char where[PARAM_PATH], text[sizeof(((struct error *)0)->text)];
 	va_list ap;
+	int rc;
 
-	if (p->only_here)
-		return 0;
-	p->only_here = arena_alloc(p->conversation->arena, sizeof(*p->only_here));
-	if (!p->only_here)
-		return param_fail_memory(&p->in);
-	param_join(where, path, key);
 	va_start(ap, fmt);
-	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
-		text[0] = '\0';
+	rc = param_only_here(&p->in, &p->only_here, "unsupported_parameter", path, key, fmt, ap);
 	va_end(ap);
-	error_param(p->only_here, ERR_UNSUPPORTED, where, "%s", text);
-	str_copy(p->only_here->type, sizeof(p->only_here->type), STR("unsupported_parameter"));
-	return 0;
+	return rc;
 }
 
 static int parse_models(struct chat_parser *p)
