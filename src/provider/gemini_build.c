@@ -7,10 +7,7 @@
  */
 #include "provider/gemini.h"
 
-#include "base/mem.h"
 #include "provider/request.h"
-
-#include <stdlib.h>
 
 #define BODY_MAX ((size_t)256 << 20)
 

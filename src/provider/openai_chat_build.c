@@ -23,8 +23,6 @@
 #include "provider/replies.h"
 #include "provider/request.h"
 
-#include <stdlib.h>
-
 #define BODY_MAX    ((size_t)256 << 20)
 #define OPAQUE_MAX  ((size_t)8 << 20)
 #define OPAQUE_TREE ((size_t)16 << 20)

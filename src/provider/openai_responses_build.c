@@ -9,8 +9,6 @@
 #include "base/mem.h"
 #include "provider/request.h"
 
-#include <stdlib.h>
-
 #define BODY_MAX ((size_t)256 << 20)
 
 struct openai_responses_place openai_responses_place(const struct config_provider *p)

@@ -22,8 +22,6 @@
 #include "provider/replies.h"
 #include "provider/request.h"
 
-#include <stdlib.h>
-
 #define TEXT_MAX    ((size_t)256 << 20)
 #define STATE_MAX   ((size_t)48 << 20)
 #define TREE_MAX    ((size_t)128 << 20)
