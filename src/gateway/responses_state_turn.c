@@ -26,6 +26,12 @@ static bool is_responses(const struct turn_run *t)
 	return t->api == &api_responses;
 }
 
+/* May its input go on from what is stored? */
+static bool has_input(const struct turn_run *t)
+{
+	return is_responses(t) || t->api == &api_responses_compact;
+}
+
 void responses_state_turn_init(struct turn_run *t)
 {
 	t->state.allowed = request_may_keep(t->g, t->x);
@@ -50,7 +56,7 @@ static void scan(struct turn_run *t)
 
 bool responses_state_turn_needs_pool(struct turn_run *t)
 {
-	if (!is_responses(t))
+	if (!has_input(t))
 		return false;
 	scan(t);
 	return responses_state_needs(&t->state.scan);
@@ -194,7 +200,7 @@ int responses_state_turn_expand(struct turn_run *t, struct error *err)
 	size_t n = 0;
 	int r = 0;
 
-	if (!is_responses(t))
+	if (!has_input(t))
 		return 0;
 	scan(t);
 	t->in.may_store = s->allowed;
