@@ -100,11 +100,12 @@ def test_a_summary(server, upstream, served, base):
     assert "brig1." not in model.requests[-1].body.decode() and "Summarize" not in users
 
 
+@pytest.mark.parametrize("store", [True, False], ids=["stored", "not stored"])
 @pytest.mark.parametrize("to", list(SERVED))
-def test_every_provider_gets_the_summary(client, upstream, to):
+def test_every_provider_gets_the_summary(client, upstream, to, store):
     item = check(compact(client, summarizes(upstream, "chat").asked, TALK))
     other = upstream.says(to, Say("ok"))
-    client.ask(other.asked, [item, said("user", "go on")])
+    client.ask(other.asked, [dict(item, status="completed", created_by="me"), said("user", "go on")], store=store)
     assert any(LEAD + SUMMARY in s[1] for s in SERVED[to].seen(other.requests[0]) if s[0] == "user")
 
 
@@ -214,9 +215,27 @@ def test_what_does_not_open(server, client, upstream):
             answer = client.post(path, {"model": model.asked, "input": [dict(item, encrypted_content=bad)]})
             assert answer.status == 400 and "was not made here" in answer.json["error"]["message"], answer
             assert answer.json["error"]["param"] == "input[0].encrypted_content"
+    far = server.client(key="far").ask(model.asked, [item], expect=400)
+    assert "not for this account" in far.json["error"]["message"]
     counted = client.post("/responses/input_tokens", {"model": model.asked, "input": [item]})
     assert counted.status == 200 and counted.json["input_tokens"] > 10
     assert not model.requests
+
+
+def test_a_summary_that_is_too_long(client, upstream):
+    model = upstream.model(fake_provider.text("Half a summ", finish="length"), fake_provider.text("x" * 300000))
+    model.asked = "up-chat/" + model.upstream_name
+    assert "max_output_tokens" in compact(client, model.asked, TALK, expect=502)["message"]
+    assert "too long" in compact(client, model.asked, TALK, expect=502)["message"]
+
+
+def test_the_next_target(client, upstream):
+    """A provider that fails is stepped in for, whether by its own compaction or by a summary."""
+    dead = upstream.model(*[fake_provider.error(500, {"error": {"message": "no"}})] * 3)
+    lives = summarizes(upstream, "responses")
+    answer = compact(client, "up-gemini/" + dead.upstream_name, TALK, models=[lives.asked])
+    check(answer)
+    assert [r.path for r in lives.requests] == ["/v1/responses/compact", "/v1/responses"]
 
 
 @pytest.mark.parametrize("served", list(SERVED))
