@@ -43,6 +43,20 @@ void responses_state_turn_init(struct turn_run *t)
 
 /* ---- before ---- */
 
+static bool close_summary(void *ctx, struct str text, struct buf *out)
+{
+	const struct turn_run *t = ctx;
+
+	return seal_close_summary(t->g, str_of(t->key->account), text, out) == 0;
+}
+
+static bool open_summary(void *ctx, struct str sealed, struct buf *out)
+{
+	const struct turn_run *t = ctx;
+
+	return seal_open_summary(t->g, str_of(t->key->account), sealed, out);
+}
+
 static void scan(struct turn_run *t)
 {
 	struct responses_state_turn *s = &t->state;
@@ -204,6 +218,8 @@ int responses_state_turn_expand(struct turn_run *t, struct error *err)
 		return 0;
 	scan(t);
 	t->in.may_store = s->allowed;
+	t->seal = (struct api_seal){close_summary, open_summary, t};
+	t->in.seal = &t->seal;
 	if (responses_state_needs(&s->scan)) {
 		if (s->scan.previous.p != NULL)
 			r = read_chain(t, &chain, err);

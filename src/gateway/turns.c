@@ -308,20 +308,6 @@ static bool wants_events(const struct http_exchange *x)
 	       strcmp(buf_cstr(&alt), "sse") == 0;
 }
 
-static bool close_summary(void *ctx, struct str text, struct buf *out)
-{
-	const struct turn_run *t = ctx;
-
-	return seal_close_summary(t->g, str_of(t->key->account), text, out) == 0;
-}
-
-static bool open_summary(void *ctx, struct str sealed, struct buf *out)
-{
-	const struct turn_run *t = ctx;
-
-	return seal_open_summary(t->g, str_of(t->key->account), sealed, out);
-}
-
 /* What the request says beside its body. */
 static void keep_head(struct turn_run *t, const struct request *r)
 {
@@ -333,8 +319,6 @@ static void keep_head(struct turn_run *t, const struct request *r)
 	        .config = r->g->config,
 	        .path_stream = r->streams,
 	};
-	t->seal = (struct api_seal){close_summary, open_summary, t};
-	t->in.seal = &t->seal;
 	t->in.path_array = r->streams && !wants_events(r->x);
 	t->session = keep_header(r->x, "x-session-id", &t->in.session_header);
 	t->beta = keep_header(r->x, "anthropic-beta", &t->in.anthropic_beta);
