@@ -58,9 +58,19 @@ static bool fits(const struct turn_run *t, const struct provider_target *target)
 {
 	const struct turn_request *q = &t->request;
 
-	return q->body.p != NULL && knows_tools(target, q->conversation) && !q->store &&
+	return !t->no_compact && q->body.p != NULL && knows_tools(target, q->conversation) && !q->store &&
 	       target->provider->dialect == q->api->speaks && target->provider->relay != NULL &&
 	       !t->in.path_array && !holds_ours(q->conversation);
+}
+
+static void path_append(struct provider_request *r, const char *more)
+{
+	size_t n = strlen(r->path) + strlen(more) + 1;
+	char *path = mem_alloc(n);
+
+	str_format(path, n, "%s%s", r->path, more);
+	free(r->path);
+	r->path = path;
 }
 
 static void accept_json(char **headers)
@@ -107,6 +117,8 @@ int relay_run_build(struct turn_run *t, const struct provider_call *pc,
 	}
 	if (!q->stream)
 		accept_json(ret->headers);
+	if (q->api == &api_responses_compact)
+		path_append(ret, "/compact");
 	ret->body = buf_steal(&body, &ret->body_len);
 	t->relay.sent = true;
 	return 0;
