@@ -170,7 +170,8 @@ int messages_history_call(
 
 /* ---- results ---- */
 
-/* The container that a replayed result names; the last one of ours in the messages is used again. */
+/* The container that a replayed result names; the last one of ours in the messages is used again.
+ */
 static int note_container(struct messages_parser *p, const struct json *v, const char *path,
         struct str call_id, struct str *ret)
 {

@@ -1,7 +1,7 @@
 /*
  * Calls that the provider's own shell has run and that the client knows as calls of brig's shell:
- * back to the provider they go as that shell's items. They are written from the public fields alone,
- * which are the same in the turn and in a replay.
+ * back to the provider they go as that shell's items. They are written from the public fields
+ * alone, which are the same in the turn and in a replay.
  */
 #include "provider/openai_responses.h"
 
@@ -18,7 +18,7 @@ static struct str upstream_id(const struct item *call)
 
 bool openai_responses_is_hosted(const struct item *call)
 {
-	return call->type == ITEM_CALL && call->call.tool == &tool_shell && !call->call.error.n &&
+	return call->type == ITEM_CALL && call->call.tool && !call->call.error.n &&
 	       conversation_id_is_hosted(upstream_id(call));
 }
 

@@ -55,7 +55,7 @@ static bool is_shell(const struct conversation *c, const struct tool_entry *t)
 /* An entry of our own that the provider's shell serves. */
 static bool is_hosted(const struct provider_call *pc, const struct tool_entry *t)
 {
-	const struct shell_settings *s = t->tool == &tool_shell ? t->settings : NULL;
+	const struct shell_settings *s = provider_shell_settings(t);
 
 	return s && !s->openai && s->may_be_native &&
 	       provider_runs_shell(pc->target, pc->conversation);

@@ -89,20 +89,28 @@ static bool has_native_tool(const struct config_provider *p, const char *name)
 	return false;
 }
 
+const struct shell_settings *provider_shell_settings(const struct tool_entry *t)
+{
+	return t->kind == TOOL_SERVER && t->tool && strcmp(t->tool->name, "shell") == 0
+	               ? t->settings
+	               : NULL;
+}
+
 /* May a provider run what this entry offers, or hand it to the client, itself? */
 static bool is_native_shell(const struct conversation *c, const struct tool_entry *t)
 {
-	const struct shell_settings *s = t->settings;
+	const struct shell_settings *s = provider_shell_settings(t);
 
 	if (t->kind == TOOL_SERVER)
-		return t->tool == &tool_shell && s && s->may_be_native;
+		return s && s->may_be_native;
 	return c->dialect == DIALECT_OPENAI_RESPONSES && t->kind == TOOL_FUNCTION &&
 	       (str_is(t->type, "shell") || str_is(t->type, "local_shell"));
 }
 
 bool provider_runs_shell(const struct provider_target *t, const struct conversation *c)
 {
-	if (t->provider->dialect != DIALECT_OPENAI_RESPONSES || !has_native_tool(t->config, "shell"))
+	if (t->provider->dialect != DIALECT_OPENAI_RESPONSES ||
+	        !has_native_tool(t->config, "shell"))
 		return false;
 	for (size_t i = 0; i < c->n_tools; i++)
 		if (is_native_shell(c, &c->tools[i]))
@@ -114,8 +122,7 @@ int provider_check_shell(
         const struct provider_target *t, const struct conversation *c, struct error *err)
 {
 	for (size_t i = 0; i < c->n_tools; i++) {
-		const struct tool_entry *e = &c->tools[i];
-		const struct shell_settings *s = e->tool == &tool_shell ? e->settings : NULL;
+		const struct shell_settings *s = provider_shell_settings(&c->tools[i]);
 
 		if (!s || !s->native_path || provider_runs_shell(t, c))
 			continue;

@@ -308,18 +308,19 @@ static int engine_read(struct arena *a, const struct json *v, const struct place
  */
 static int check_native(struct shell_settings *s, const struct place *at, struct error *err)
 {
-	const char *ours = s->timeout_ms               ? "timeout_ms"
-	                   : s->max_output_length      ? "max_output_length"
-	                   : s->n_file_ids             ? "environment.file_ids"
-	                   : s->container_id.n         ? "environment.container_id"
-	                   : shell_has_pattern(s)      ? "environment.network_policy"
-	                                               : NULL;
+	const char *ours = s->timeout_ms          ? "timeout_ms"
+	                   : s->max_output_length ? "max_output_length"
+	                   : s->n_file_ids        ? "environment.file_ids"
+	                   : s->container_id.n    ? "environment.container_id"
+	                   : shell_has_pattern(s) ? "environment.network_policy"
+	                                          : NULL;
 
 	if (!ours)
 		return 0;
 	if (s->native_path)
 		return refuse(at, ours, ERR_INVALID, err,
-		        "is for this server's own sandbox: a provider's shell cannot be told of it.");
+		        "is for this server's own sandbox: a provider's shell cannot be told of "
+		        "it.");
 	if (s->engine == SHELL_ENGINE_AUTO)
 		s->engine = SHELL_ENGINE_OURS;
 	return 0;

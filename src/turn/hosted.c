@@ -1,9 +1,9 @@
 /*
  * Theory of operation: where a provider's own shell serves an entry of ours, the client must not
- * notice. The shell's two items, shell_call and shell_call_output, become a call and a result of the
- * server tool, as if a container of ours had run them: every api has a form for those, and a replay
- * brings them back. Their id says whose they are (CONVERSATION_HOSTED). Nothing is run for them, so
- * that they cost no sandbox time.
+ * notice. The shell's two items, shell_call and shell_call_output, become a call and a result of
+ * the server tool, as if a container of ours had run them: every api has a form for those, and a
+ * replay brings them back. Their id says whose they are (CONVERSATION_HOSTED). Nothing is run for
+ * them, so that they cost no sandbox time.
  *
  * OpenAI's own entry is left alone: its clients know these items as they are.
  */
@@ -83,8 +83,8 @@ static void call_begin(struct turn *t, const struct tool_entry *entry, const str
 	k->tool = entry->tool;
 	k->entry = entry;
 	k->name = entry->name;
-	k->container_id = turn_copy(
-	        t, json_str(json_get(json_get(root, "environment"), "container_id")));
+	k->container_id =
+	        turn_copy(t, json_str(json_get(json_get(root, "environment"), "container_id")));
 	set_call_id(t, call, json_str(json_get(root, "call_id")));
 	k->parsed = read_action(t, json_get(root, "action"));
 	if (!k->parsed)
@@ -123,7 +123,8 @@ static struct item *waiting_call(const struct turn *t, struct str own)
 
 		if (!is_waiting(it))
 			continue;
-		if (str_eq((struct str){it->call.upstream_id.p + n, it->call.upstream_id.n - n}, own))
+		if (str_eq((struct str){it->call.upstream_id.p + n, it->call.upstream_id.n - n},
+		            own))
 			return it;
 		if (!first)
 			first = it;
@@ -248,5 +249,6 @@ void hosted_end(struct turn *t)
 		return;
 	for (size_t i = 0; i < t->c->n_items; i++)
 		if (is_waiting(t->c->items[i]))
-			call_over(t, t->c->items[i], "The provider's shell gave no result for this call.");
+			call_over(t, t->c->items[i],
+			        "The provider's shell gave no result for this call.");
 }

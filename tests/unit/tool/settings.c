@@ -115,16 +115,18 @@ static void engines(void **state)
 
 	assert_int_equal(s.engine, SHELL_ENGINE_NATIVE);
 	assert_string_equal(s.native_path, "tools[2].parameters.engine");
-	assert_int_equal(takes("brig:shell", "{\"engine\":\"openrouter\"}").engine, SHELL_ENGINE_OURS);
+	assert_int_equal(
+	        takes("brig:shell", "{\"engine\":\"openrouter\"}").engine, SHELL_ENGINE_OURS);
 	s = takes("brig:shell", "{\"engine\":\"auto\"}");
 	assert_int_equal(s.engine, SHELL_ENGINE_AUTO);
 	assert_null(s.native_path);
 	/* What a provider's shell cannot be told is a reason for ours. */
 	assert_int_equal(takes("brig:shell", "{\"timeout_ms\":5}").engine, SHELL_ENGINE_OURS);
-	assert_int_equal(takes("brig:shell", "{\"max_output_length\":5}").engine, SHELL_ENGINE_OURS);
+	assert_int_equal(
+	        takes("brig:shell", "{\"max_output_length\":5}").engine, SHELL_ENGINE_OURS);
 	/* An id that a provider's shell gave out goes back to it. */
-	s = takes("brig:shell", "{" NAMED
-	                        ",\"container_id\":\"cntr_0123456789012345678901234567890123456789\"}}");
+	s = takes("brig:shell",
+	        "{" NAMED ",\"container_id\":\"cntr_0123456789012345678901234567890123456789\"}}");
 	assert_int_equal(s.native_container.n, 45);
 	assert_string_equal(s.native_path, "tools[2].parameters.environment.container_id");
 }
@@ -139,7 +141,8 @@ static void wrong_values(void **state)
 	refuses("{\"engine\":\"native\",\"timeout_ms\":5}", ERR_INVALID,
 	        "tools[2].parameters.timeout_ms", "own sandbox");
 	refuses("{\"engine\":\"native\",\"environment\":{\"type\":\"container_auto\","
-	        "\"network_policy\":{\"type\":\"allowlist\",\"allowed_domains\":[\"*.a.example\"]}}}",
+	        "\"network_policy\":{\"type\":\"allowlist\",\"allowed_domains\":[\"*.a.example\"]}}"
+	        "}",
 	        ERR_INVALID, "tools[2].parameters.environment.network_policy", "own sandbox");
 	refuses("{\"engine\":\"native\",\"environment\":{\"type\":\"container_reference\","
 	        "\"container_id\":\"box\"}}",
