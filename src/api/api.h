@@ -169,6 +169,9 @@ struct api_container_hints {
 };
 /* Writes the container's id; true where the request names it (so it may live on), false where it is this request's own. */
 bool api_container_choose(const struct api_container_hints *h, char out[41]);
+/* Settles whether a provider's own shell may run what the entry offers: not where the request names a container
+ * of ours, or puts files into one. */
+void api_shell_settle(struct shell_settings *s, const struct api_container_hints *h);
 
 /* ---- files in containers (spec/openrouter.md 4) ---- */
 

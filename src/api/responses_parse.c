@@ -455,10 +455,7 @@ static int choose_container(struct responses_parser *p, const struct api_request
 	if (rc || !shell)
 		return rc;
 	hints.session[1] = in->session_header;
-	/* What names a container of ours, or puts files into one, wants ours. */
-	settings->may_be_native = shell->openai && !hints.session[0].p && !in->session_header.n &&
-	                          !shell->container_id.n && !shell->n_file_ids &&
-	                          !p->replayed_container.n;
+	api_shell_settle(settings, &hints);
 	if (shell->only_native && !settings->may_be_native)
 		return refuse_only_native(p, shell->only_native);
 	hints.session[2] = p->conversation->settings.prompt_cache_key;

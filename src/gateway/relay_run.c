@@ -46,6 +46,9 @@ static bool holds_ours(const struct conversation *c)
 /* Does the provider know all tools of the request as they are? */
 static bool knows_tools(const struct provider_target *target, const struct conversation *c)
 {
+	for (size_t i = 0; i < c->n_tools; i++)
+		if (c->tools[i].kind == TOOL_SERVER && !str_is(c->tools[i].type, "shell"))
+			return false; /* no entry of theirs */
 	if (provider_runs_shell(target, c))
 		return true;
 	for (size_t i = 0; i < c->n_tools && c->dialect == DIALECT_OPENAI_RESPONSES; i++)

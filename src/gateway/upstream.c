@@ -609,6 +609,10 @@ static void upstream_go(struct turn_run *t)
 	};
 	struct error e;
 
+	if (provider_check_shell(target, t->request.conversation, &e) < 0) {
+		build_failed(t, &e);
+		return;
+	}
 	if (target->provider->local != NULL) {
 		if (t->request.only_here != NULL) {
 			build_failed(t, t->request.only_here);
