@@ -211,15 +211,17 @@ static bool is_ours(const struct json *code)
 /* "s0_fc1.gen_0123": a call's id, and the container that it ran in. */
 static struct str split_id(struct gemini_parser *p, struct str id, struct str *ret_container)
 {
+	bool hosted = conversation_id_is_hosted(id); /* then the container is the provider's */
 	size_t n = id.n;
 
 	while (n && id.p[n - 1] != '.')
 		n--;
 	*ret_container = (struct str){NULL, 0};
-	if (!n || !api_container_id_valid((struct str){id.p + n, id.n - n}))
+	if (!n || (!hosted && !api_container_id_valid((struct str){id.p + n, id.n - n})))
 		return id;
 	*ret_container = (struct str){id.p + n, id.n - n};
-	p->replayed_container = *ret_container;
+	if (!hosted)
+		p->replayed_container = *ret_container;
 	return (struct str){id.p, n - 1};
 }
 

@@ -155,14 +155,20 @@ def test_messages(api, upstream, chat, kind, streamed):
 
 
 def test_gemini(server, upstream):
-    model = upstream.model(native_shell(NATIVE, "Done."))
-    answer = server.client(base="/v1beta").post("/models/%s:generateContent" % named(model, "native"), {
-        "contents": [{"role": "user", "parts": [{"text": "go"}]}], "tools": [{"brigShell": {}}]})
+    model = upstream.model(native_shell(NATIVE, "Done."), text("again"))
+    path, tools = "/models/%s:generateContent" % named(model, "native"), [{"brigShell": {}}]
+    go = {"role": "user", "parts": [{"text": "go"}]}
+    answer = server.client(base="/v1beta").post(path, {"contents": [go], "tools": tools})
     assert answer.status == 200, answer
     assert model.requests[0].json["tools"] == [SENT]
     parts = answer.json["candidates"][0]["content"]["parts"]
     results = [p["codeExecutionResult"]["output"] for p in parts if "codeExecutionResult" in p]
     assert "".join(results) == "ran ls\nran pwd\n" and any("executableCode" in p for p in parts)
+    again = server.client(base="/v1beta").post(path, {
+        "contents": [go, answer.json["candidates"][0]["content"], go], "tools": tools})
+    assert again.status == 200, again
+    check_told(model.requests[1].json["input"][1:3])
+    assert model.requests[1].json["tools"] == [SENT]
 
 
 @pytest.mark.parametrize("why", [
