@@ -76,6 +76,8 @@ struct turn_run {
 	struct gateway *g;
 	const struct config_key *key;
 	struct http_exchange *x; /* NULL: the client has gone */
+	struct turn_sink *sink;  /* carries the events in x's place; NULL: none, or x is */
+	bool websocket;          /* there was one */
 	struct owner owner;      /* the exchange's data */
 	struct turn_request request;
 	struct turn *turn;

@@ -157,11 +157,51 @@ void turn_run_answer_headers(struct turn_run *t, int status)
 	t->answered = true;
 }
 
+/* The sink goes on without this turn. */
+static struct turn_sink *sink_leave(struct turn_run *t)
+{
+	struct turn_sink *s = t->sink;
+
+	t->sink = NULL;
+	t->x = NULL;
+	s->turn = NULL;
+	s->local = responses_state_turn_leave(t);
+	return s;
+}
+
+/* All of it was written; or nothing, and this is why. */
+static void sink_end(struct turn_run *t, const struct error *refused)
+{
+	struct turn_sink *s = sink_leave(t);
+
+	if (refused != NULL)
+		s->refuse(s, refused);
+	else
+		s->finish(s);
+}
+
+static void client_write(struct turn_run *t)
+{
+	struct str bytes = {t->out.data, t->out.len};
+
+	if (t->sink != NULL)
+		t->sink->write(t->sink, bytes);
+	else
+		http_write(t->x, bytes);
+	buf_reset(&t->out);
+}
+
 /* An error before any byte of a stream was sent: an HTTP error instead. */
 void turn_run_answer_error(struct turn_run *t)
 {
 	struct buf body = BUF_INIT(65536);
 
+	if (t->sink != NULL) {
+		t->status = error_http_status(t->failure);
+		t->answered = t->finished = true;
+		sink_end(t, t->failure);
+		return;
+	}
 	turn_run_answer_headers(t, error_http_status(t->failure));
 	t->finished = true;
 	respond_error_body(t->x, t->asks, t->in.under_v1, t->who.id, t->failure, &body);
@@ -194,6 +234,10 @@ static bool answer_begin(struct turn_run *t)
 	}
 	if (!t->may_answer && !t->ended)
 		return false;
+	if (t->sink != NULL) {
+		t->status = 200;
+		return t->answered = true;
+	}
 	turn_run_answer_headers(t, 200);
 	http_response_header(t->x, "Cache-Control", "no-cache");
 	http_response_header(t->x, "X-Accel-Buffering", "no");
@@ -221,8 +265,7 @@ static bool flush(struct turn_run *t)
 		answer_begin(t);
 	}
 	if (t->out.len > 0) {
-		http_write(t->x, (struct str){t->out.data, t->out.len});
-		buf_reset(&t->out);
+		client_write(t);
 	}
 	while (t->x != NULL && api->left(t->stream) > 0 && !http_above_high_water(t->x) &&
 	        sent < STEP) {
@@ -230,9 +273,8 @@ static bool flush(struct turn_run *t)
 			http_abort(t->x);
 			return true;
 		}
-		http_write(t->x, (struct str){t->out.data, t->out.len});
 		sent += t->out.len;
-		buf_reset(&t->out);
+		client_write(t);
 	}
 	return t->x == NULL || api->left(t->stream) == 0;
 }
@@ -242,7 +284,10 @@ static void finish_if_sent(struct turn_run *t)
 	if (t->ended && t->x != NULL && t->request.api->left(t->stream) == 0 && t->out.len == 0 &&
 	        !t->finished) {
 		t->finished = true;
-		http_finish(t->x);
+		if (t->sink != NULL)
+			sink_end(t, NULL);
+		else
+			http_finish(t->x);
 	}
 }
 
@@ -256,6 +301,11 @@ static void note_full(struct turn_run *t)
 		return;
 	t->full = full;
 	turn_feed(t->turn, &ev);
+}
+
+void turn_run_client_drained(struct turn_run *t)
+{
+	turn_pump(t);
 }
 
 static void on_client_drain(void *self)
@@ -290,6 +340,12 @@ static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 		t->request.api->keepalive(t->stream, &t->out);
 		flush(t);
 	}
+}
+
+void turn_run_client_gone(struct turn_run *t)
+{
+	t->sink = NULL;
+	on_client_gone(t, HTTP_GONE_CLIENT);
 }
 
 /* ---- effects ---- */
@@ -522,7 +578,9 @@ static void refuse(struct turn_run *t, const struct error *e)
 	struct http_exchange *x = t->x;
 
 	t->done = true;
-	if (x != NULL) {
+	if (x != NULL && t->sink != NULL) {
+		sink_end(t, e);
+	} else if (x != NULL) {
 		id_headers(t);
 		respond_error_to(x, t->asks, t->in.under_v1, t->who.id, e);
 	}
@@ -617,7 +675,7 @@ static void turn_begin(struct turn_run *t)
 	q->options.price = price_so_far;
 	q->options.price_ctx = t;
 	t->turn = turn_new(q->conversation, &q->options);
-	t->stream = q->api->open(q, &t->who, q->stream ? API_SSE : API_WHOLE);
+	t->stream = q->api->open(q, &t->who, !q->stream ? API_WHOLE : t->websocket ? API_WEBSOCKET : API_SSE);
 	t->timer = evtimer_new(t->g->base, on_turn_timer, t);
 	t->keepalive = event_new(t->g->base, -1, EV_PERSIST, on_keepalive, t);
 	if (t->turn == NULL || t->stream == NULL || t->timer == NULL || t->keepalive == NULL) {
@@ -758,7 +816,8 @@ static void parse_work(void *arg)
 	struct turn_run *t = arg;
 	struct error e;
 
-	if (responses_state_turn_expand(t, &e) < 0) {
+	if ((t->websocket && responses_state_message(t->in.body, t->in.body_len, &e) < 0) ||
+	        responses_state_turn_expand(t, &e) < 0) {
 		t->job_error = error_copy(&e);
 		return;
 	}
@@ -847,6 +906,8 @@ void turns_handle(struct request *r, const struct api *api)
 	t->g = g;
 	t->key = r->key;
 	t->x = r->x;
+	t->sink = r->sink;
+	t->websocket = r->sink != NULL;
 	t->api = api;
 	t->owner = (struct owner){on_client_drain, on_client_gone, t};
 	buf_init(&t->out, (size_t)1 << 20);
@@ -857,10 +918,16 @@ void turns_handle(struct request *r, const struct api *api)
 	if (t->next != NULL)
 		t->next->link = &t->next;
 	g->turns = t;
-	http_exchange_set_data(r->x, &t->owner);
 	keep_head(t, r);
 	t->in.body = request_take_body(r, &t->in.body_len);
-	http_request_release(r->x);
+	if (t->sink != NULL) {
+		t->sink->turn = t;
+		t->state.charged = r->charged;
+		t->state.local = steal(t->sink->local);
+	} else {
+		http_exchange_set_data(r->x, &t->owner);
+		http_request_release(r->x);
+	}
 	if (t->in.body_len <= POOL_PARSE && !responses_state_turn_needs_pool(t)) {
 		parse_work(t);
 		parse_done(t);

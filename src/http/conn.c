@@ -439,6 +439,8 @@ static bool conn_wants_input(const struct http_conn *c)
 		return true;
 	case CONN_BODY:
 		return c->x->discard || !c->x->paused;
+	case CONN_UPGRADED:
+		return !c->x->paused && !c->x->finished;
 	case CONN_WAIT:
 		break;
 	}
@@ -478,6 +480,11 @@ static size_t conn_consume(struct http_conn *c, const char *data, size_t n)
 			c->moved_in = true;
 			if (c->drain_left == 0)
 				c->state = CONN_HEAD;
+			break;
+		case CONN_UPGRADED:
+			used = n - off;
+			conn_enter(c)->on_body(c->server->h.ctx, c->x, data + off, used);
+			conn_leave(c);
 			break;
 		case CONN_LINGER:
 			used = n - off;
