@@ -18,8 +18,8 @@ struct scanner {
 	int depth;
 	enum member top;   /* of the object */
 	enum member inner; /* of the element */
-	bool in_value; /* of the member asked for: */
-	bool in_list;  /* and that is an array */
+	bool in_value;     /* of the member asked for: */
+	bool in_list;      /* and that is an array */
 };
 
 static bool key_is(const struct json_event *ev, const char *name)
@@ -375,12 +375,14 @@ int responses_state_message(char *body, size_t n, struct error *err)
 	if (err != NULL)
 		err->text[0] = 0;
 	if (json_read((struct str){body, n}, message_event, &m, err) < 0)
-		return err->text[0] != 0 ? -ERR_INVALID
-		                         : error_set(err, ERR_INVALID, "A message must be a JSON object.");
+		return err->text[0] != 0
+		               ? -ERR_INVALID
+		               : error_set(err, ERR_INVALID, "A message must be a JSON object.");
 	if (m.n == 0 || !responses_state_text(m.type, name, sizeof(name)) ||
 	        strcmp(name, "response.create") != 0) {
 		error_param(err, ERR_INVALID, "type",
-		        "The only message that is taken here is one whose 'type' is \"response.create\".");
+		        "The only message that is taken here is one whose 'type' is "
+		        "\"response.create\".");
 		return -ERR_INVALID;
 	}
 	if (m.foreign.p != NULL && responses_state_text(m.foreign, name, sizeof(name))) {

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-static void link_fill(struct store_chain_link *l, const char *id, struct str input, struct str output)
+static void link_fill(
+        struct store_chain_link *l, const char *id, struct str input, struct str output)
 {
 	str_copy(l->id, sizeof(l->id), str_of(id));
 	l->input = mem_strndup(input.p, input.n);
@@ -28,7 +29,8 @@ struct responses_local *responses_local_new(
 
 	if (scan.list.p == NULL || bytes > g->config->limits.body_bytes)
 		goto out;
-	if (atomic_fetch_add(&g->history_bytes, bytes) + bytes > g->config->limits.in_flight_bytes) {
+	if (atomic_fetch_add(&g->history_bytes, bytes) + bytes >
+	        g->config->limits.in_flight_bytes) {
 		atomic_fetch_sub(&g->history_bytes, bytes);
 		goto out;
 	}

@@ -316,7 +316,8 @@ static void keep_work(void *arg)
 	/* What will be an HTTP error, and no response, is none. */
 	refused = t->request.stream ? end->status == TURN_FAILED && !t->may_answer
 	                            : empty && !t->request.background;
-	if (r == 0 && !refused && t->request.store && s->input.n + object.len <= t->g->config->limits.response_bytes)
+	if (r == 0 && !refused && t->request.store &&
+	        s->input.n + object.len <= t->g->config->limits.response_bytes)
 		s->kept = put(t, &object, false, &e);
 	if (e.code != 0)
 		log_text(LOG_ERROR, "store_failed", "%s", e.text);
@@ -324,8 +325,8 @@ static void keep_work(void *arg)
 		char id[STORE_ID_MAX + 1];
 
 		str_format(id, sizeof(id), "resp_%s", t->who.id + 4);
-		s->next = responses_local_new(t->g, id, s->whole, s->n_whole,
-		        (struct str){object.data, object.len});
+		s->next = responses_local_new(
+		        t->g, id, s->whole, s->n_whole, (struct str){object.data, object.len});
 	}
 	buf_free(&object);
 }

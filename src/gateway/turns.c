@@ -675,7 +675,10 @@ static void turn_begin(struct turn_run *t)
 	q->options.price = price_so_far;
 	q->options.price_ctx = t;
 	t->turn = turn_new(q->conversation, &q->options);
-	t->stream = q->api->open(q, &t->who, !q->stream ? API_WHOLE : t->websocket ? API_WEBSOCKET : API_SSE);
+	t->stream = q->api->open(q, &t->who,
+	        !q->stream     ? API_WHOLE
+	        : t->websocket ? API_WEBSOCKET
+	                       : API_SSE);
 	t->timer = evtimer_new(t->g->base, on_turn_timer, t);
 	t->keepalive = event_new(t->g->base, -1, EV_PERSIST, on_keepalive, t);
 	if (t->turn == NULL || t->stream == NULL || t->timer == NULL || t->keepalive == NULL) {

@@ -107,8 +107,8 @@ static void sink_write(struct turn_sink *s, struct str bytes)
 	out_send(ws);
 }
 
-/* The dialect's error, as an event. Also under /api/v1 with its code as a name: that is what clients
- * of this mode look for. */
+/* The dialect's error, as an event. Also under /api/v1 with its code as a name: that is what
+ * clients of this mode look for. */
 static void error_event(struct websocket *ws, const struct error *e)
 {
 	_cleanup_buf_ struct buf body = BUF_INIT(65536), event = BUF_INIT(65536 + 256);
@@ -130,6 +130,16 @@ static void message_drop(struct websocket *ws)
 	ws->charged = 0;
 }
 
+/* A close frame has left. */
+static void end(struct websocket *ws)
+{
+	ws->closing = true;
+	if (ws->sink.turn != NULL)
+		turn_run_client_gone(steal(ws->sink.turn));
+	message_drop(ws);
+	http_finish(ws->x);
+}
+
 /* Sends what wslay has to say, and ends where that was a close. */
 static void answer(struct websocket *ws)
 {
@@ -143,11 +153,7 @@ static void answer(struct websocket *ws)
 		out_send(ws);
 	if (!wslay_event_get_close_sent(ws->events))
 		return;
-	ws->closing = true;
-	if (ws->sink.turn != NULL)
-		turn_run_client_gone(steal(ws->sink.turn));
-	message_drop(ws);
-	http_finish(ws->x);
+	end(ws);
 }
 
 static void close_with(struct websocket *ws, uint16_t code)
@@ -162,7 +168,8 @@ static void limit_reached(struct websocket *ws)
 	struct error e;
 
 	error_set(&e, ERR_INVALID,
-	        "Responses websocket connection limit reached (%llu minutes). Create a new websocket "
+	        "Responses websocket connection limit reached (%llu minutes). Create a new "
+	        "websocket "
 	        "connection to continue.",
 	        minutes);
 	str_copy(e.type, sizeof(e.type), STR("websocket_connection_limit_reached"));
@@ -238,8 +245,7 @@ static void message_handle(struct websocket *ws)
 	turns_handle(&r, &api_responses);
 }
 
-static ssize_t take_bytes(
-        wslay_event_context_ptr c, uint8_t *buf, size_t len, int flags, void *ctx)
+static ssize_t take_bytes(wslay_event_context_ptr c, uint8_t *buf, size_t len, int flags, void *ctx)
 {
 	struct websocket *ws = ctx;
 	size_t n = ws->in_len < len ? ws->in_len : len;
@@ -287,13 +293,24 @@ static void on_chunk(wslay_event_context_ptr c,
 		refuse_message(ws, TRY_AGAIN_LATER);
 }
 
-static void on_message(wslay_event_context_ptr c,
-        const struct wslay_event_on_msg_recv_arg *message, void *ctx)
+static void on_message(
+        wslay_event_context_ptr c, const struct wslay_event_on_msg_recv_arg *message, void *ctx)
 {
 	struct websocket *ws = ctx;
 
 	if (message->opcode == WSLAY_TEXT_FRAME && wslay_event_get_read_enabled(c))
 		message_handle(ws);
+}
+
+/* What came is no frame at all; wslay would close without saying why. */
+static void no_frame(struct websocket *ws)
+{
+	static const char code[2] = {
+	        WSLAY_CODE_PROTOCOL_ERROR >> 8, (char)(WSLAY_CODE_PROTOCOL_ERROR & 0xff)};
+
+	frame_add(ws, WSLAY_CONNECTION_CLOSE, (struct str){code, sizeof(code)}, true);
+	out_send(ws);
+	end(ws);
 }
 
 void websocket_feed(struct http_exchange *x, const void *data, size_t n)
@@ -307,7 +324,7 @@ void websocket_feed(struct http_exchange *x, const void *data, size_t n)
 	ws->in = data;
 	ws->in_len = n;
 	if (wslay_event_recv(ws->events) < 0)
-		http_abort(x);
+		no_frame(ws);
 	else
 		answer(ws);
 	ws->in_len = 0;

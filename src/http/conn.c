@@ -629,8 +629,8 @@ static void conn_on_event(evutil_socket_t fd, short what, void *arg)
 	c->writable = c->writable || (what & EV_WRITE);
 	c->hung_up = c->hung_up || (what & EV_CLOSED);
 	/*
-	 * A reset is told as "readable" and "writable": nobody would read it, or only the bytes that
-	 * came before it, where a client left before it was accepted.
+	 * A reset is told as "readable" and "writable": nobody would read it, or only the bytes
+	 * that came before it, where a client left before it was accepted.
 	 */
 	if ((what & EV_READ) && !c->hung_up && ((what & EV_WRITE) || !conn_wants_input(c)) &&
 	        poll(&p, 1, 0) > 0)

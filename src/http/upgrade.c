@@ -1,7 +1,7 @@
 /*
  * The opening handshake of WebSocket (RFC 6455, 4.2). Strict: a header that is sent twice, a key
- * that is not 16 bytes in base64, or a body is refused, so that nobody between can have read another
- * request than this one.
+ * that is not 16 bytes in base64, or a body is refused, so that nobody between can have read
+ * another request than this one.
  */
 #include "http/conn.h"
 
