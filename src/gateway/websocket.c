@@ -12,7 +12,8 @@
  * not stored, stands in the sink between turns.
  *
  * Input is always read, also while a turn runs, since a ping or a close may come; but not while
- * more waits to be sent than the client takes: whoever sends rubbish must read the errors.
+ * more waits to be sent than the client takes: whoever sends rubbish must read the errors. After a
+ * piece with messages in it the loop goes round first, which frees what they took.
  */
 #include "gateway/internal.h"
 #include "gateway/responses_local.h"
@@ -41,7 +42,8 @@ struct websocket {
 	struct buf out;     /* frames that leave with the next write */
 	bool within;        /* a message that leaves: its first frame has left */
 	bool closing;       /* a close frame was sent, nothing more is read */
-	struct event *tick;
+	bool handled;       /* a message was, since the piece began */
+	struct event *tick, *resume;
 	uint64_t opened_ms, heard_ms;
 };
 
@@ -230,6 +232,7 @@ static void message_handle(struct websocket *ws)
 	};
 	struct error e;
 
+	ws->handled = true;
 	if (ws->sink.turn != NULL) {
 		error_set(&e, ERR_CONFLICT,
 		        "A response is in progress on this connection: it takes one at a time.");
@@ -317,6 +320,7 @@ void websocket_feed(struct http_exchange *x, const void *data, size_t n)
 {
 	struct owner *o = http_exchange_data(x);
 	struct websocket *ws = o != NULL ? o->self : NULL;
+	const struct timeval now = {0, 0};
 
 	if (ws == NULL || ws->closing || n == 0)
 		return;
@@ -328,8 +332,11 @@ void websocket_feed(struct http_exchange *x, const void *data, size_t n)
 	else
 		answer(ws);
 	ws->in_len = 0;
-	if (http_above_high_water(x))
+	if (http_above_high_water(x) || ws->handled)
 		http_body_pause(x, true);
+	if (ws->handled)
+		evtimer_add(ws->resume, &now);
+	ws->handled = false;
 }
 
 /* ---- life ---- */
@@ -341,14 +348,23 @@ static void websocket_free(struct websocket *ws)
 	wslay_event_context_free(ws->events);
 	wslay_frame_context_free(ws->frames);
 	buf_free(&ws->out);
-	if (ws->tick != NULL)
-		event_free(ws->tick);
+	event_free(ws->resume);
+	event_free(ws->tick);
 	if (ws->link != NULL) {
 		*ws->link = ws->next;
 		if (ws->next != NULL)
 			ws->next->link = ws->link;
 	}
 	free(ws);
+}
+
+/* What a piece's messages took has been given back since. */
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+	struct websocket *ws = arg;
+
+	if (!http_above_high_water(ws->x))
+		http_body_pause(ws->x, false);
 }
 
 static void on_drain(void *self)
@@ -393,7 +409,9 @@ static struct websocket *websocket_new(struct request *r)
 	buf_init(&ws->message, r->g->config->limits.body_bytes);
 	buf_init(&ws->out, (size_t)4 << 20);
 	ws->tick = event_new(r->g->base, -1, EV_PERSIST, on_tick, ws);
-	if (ws->tick == NULL || wslay_event_context_server_init(&ws->events, &on_events, ws) < 0 ||
+	ws->resume = evtimer_new(r->g->base, on_resume, ws);
+	if (ws->tick == NULL || ws->resume == NULL ||
+	        wslay_event_context_server_init(&ws->events, &on_events, ws) < 0 ||
 	        wslay_frame_context_init(&ws->frames, &on_frames, ws) < 0)
 		BUG("no memory for a WebSocket");
 	wslay_event_config_set_no_buffering(ws->events, 1);

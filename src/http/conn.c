@@ -30,7 +30,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RUN_BUDGET = 256 * 1024, IOV_MAX_HERE = 8 };
+/* A piece may hold hundreds of messages: the handler can pause after each piece. */
+enum { RUN_BUDGET = 256 * 1024, IOV_MAX_HERE = 8, UPGRADED_PIECE = 4096 };
 
 static const char text_memory[] = "There is no memory for this request now.";
 static const char text_large[] = "The request body is too large.";
@@ -482,7 +483,7 @@ static size_t conn_consume(struct http_conn *c, const char *data, size_t n)
 				c->state = CONN_HEAD;
 			break;
 		case CONN_UPGRADED:
-			used = n - off;
+			used = n - off < UPGRADED_PIECE ? n - off : UPGRADED_PIECE;
 			conn_enter(c)->on_body(c->server->h.ctx, c->x, data + off, used);
 			conn_leave(c);
 			break;
