@@ -426,6 +426,14 @@ void websocket_open(struct request *r)
 	struct error e;
 	int status;
 
+	if (http_request_header(r->x, "upgrade").p == NULL) {
+		http_response_header(r->x, "Allow", "POST, GET");
+		error_set(&e, ERR_UNSUPPORTED,
+		        "This path takes the method POST, or GET with `Upgrade: websocket`.");
+		e.http_status = 405;
+		respond_error(r->x, r->under_v1, &e);
+		return;
+	}
 	if (g->draining) {
 		error_set(&e, ERR_UNAVAILABLE, "The server is about to stop.");
 		e.retry_after_ms = 1000;

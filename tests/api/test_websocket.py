@@ -295,7 +295,7 @@ def test_a_failed_turn_that_did_not_go_on_from_it_leaves_it(connect, provider):
 
 @pytest.mark.parametrize("headers, status", [
     ({"key": None}, 401),
-    ({"Upgrade": None}, 426),
+    ({"Upgrade": None}, 405),
     ({"Upgrade": "h2c"}, 426),
     ({"Connection": "keep-alive"}, 426),
     ({"Sec_WebSocket_Version": "8"}, 426),
