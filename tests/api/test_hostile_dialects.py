@@ -2,7 +2,7 @@
 import pytest
 
 import brigtest
-from dialects import SERVED, Say, data, event
+from dialects import SERVED, SPOKEN, Say, data, event
 from fake_provider import Reply
 from test_broken_upstreams import ask, say  # noqa: F401 (fixtures)
 from test_matrix import server, upstream  # noqa: F401 (fixtures)
@@ -42,3 +42,19 @@ def test_what_only_anthropic_knows_is_no_item_of_a_response(say, ask, block, str
     response = response_of(ask("responses", model, stream=stream, raw=True), stream)
     assert [item["type"] for item in response["output"]] == ["message"]
     assert brigtest.text_of(response) == "after"
+
+
+@WHOLE_AND_STREAMED
+@pytest.mark.parametrize("spoken,served", [("gemini", "responses"), ("gemini", "messages"), ("responses", "messages"),
+                                           ("messages", "responses"), ("chat", "messages")])
+def test_a_signature_of_megabytes_comes_and_goes(say, ask, spoken, served, stream):
+    """Sealed for a client of Gemini's API it was too much for a buffer, and the connection was cut without a word."""
+    signature = "c2lnbmF0dXJl" * 400000
+    model = say(served, Say(thinking="Rome, then.", signature=signature, calls=[("weather", {"city": "Rome"})]),
+                Say("Sunny."))
+    first = ask(spoken, model, stream=stream, tools=["weather"])
+    assert first.error is None and first.thinking == "Rome, then.", first.error
+    history = SPOKEN[spoken].start("What now?") + SPOKEN[spoken].results(first, {"weather": "sunny"})
+    second = ask(spoken, model, stream=stream, history=history, tools=["weather"])
+    assert second.text == "Sunny.", second.error
+    assert ("thinking", "Rome, then.", signature) in SERVED[served].seen(model.requests[1])
