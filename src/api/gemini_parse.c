@@ -303,6 +303,7 @@ static int choose_container(struct gemini_parser *p, const struct api_request *i
 	if (rc || !shell)
 		return rc;
 	hints.session[1] = in->session_header;
+	api_shell_settle(p->shell->settings, &hints);
 	return body_container(&p->in, &hints, shell, r);
 }
 

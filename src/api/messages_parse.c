@@ -345,6 +345,9 @@ static int choose_container(struct messages_parser *p, const struct api_request 
 	hints.session[1] = in->session_header;
 	hints.session[2] = p->conversation->settings.prompt_cache_key;
 	hints.reference = brought;
+	/* A session of ours beside it works in the same container. */
+	if (p->shell && !p->bash)
+		api_shell_settle(p->shell->settings, &hints);
 	return body_container(&p->in, &hints, shell, r);
 }
 

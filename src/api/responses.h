@@ -56,8 +56,10 @@ struct responses_parser {
 	const struct tool_entry
 	        *local;          /* OpenAI's shell or local_shell that the client runs, or NULL */
 	struct error *only_here; /* why only a provider of this dialect can serve it, or NULL */
-	bool ours;               /* the input holds what brig gave out and no provider knows */
-	size_t n_history;        /* elements of `input` that the client did not send */
+	bool compact;            /* the request is for a compaction */
+	const struct api_seal *seal; /* api_request's */
+	bool ours;                   /* the input holds what brig gave out and no provider knows */
+	size_t n_history;            /* elements of `input` that the client did not send */
 	int store, background;
 	struct str replayed_container; /* the most recent one in the input */
 	uint32_t max_tool_calls;
@@ -68,6 +70,13 @@ struct responses_parser {
 
 int responses_parse(struct api_request *in, struct str request_seed, struct turn_request *ret,
         struct error *err);
+/* The same for a compaction: what only concerns an answer is left aside, tools too. */
+int responses_parse_compact(struct api_request *in, struct str request_seed,
+        struct turn_request *ret, struct error *err);
+/* responses_compact.c: an item of type compaction that brig made, which is a message then. */
+bool responses_compact_is_ours(const struct json *v);
+int responses_compact_item(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index);
 /* `tools`, `tool_choice` and the loop's limits. Before the input: ids there depend on the tools. */
 int responses_tools_parse(struct responses_parser *p);
 /* defaults: key, value, key, value, …, NULL. */

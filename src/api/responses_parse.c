@@ -437,8 +437,8 @@ static int refuse_only_native(struct responses_parser *p, const struct error *wh
  */
 static bool may_relay(const struct responses_parser *p, const struct api_request *in)
 {
-	return p->store == 0 && !in->has_history && in->n_history == 0 && !p->ours &&
-	       !relay_holds_sealed(p->in.body);
+	return (p->store == 0 || p->compact) && !in->has_history && in->n_history == 0 &&
+	       !p->ours && !relay_holds_sealed(p->in.body);
 }
 
 static int choose_container(struct responses_parser *p, const struct api_request *in,
@@ -455,14 +455,32 @@ static int choose_container(struct responses_parser *p, const struct api_request
 	if (rc || !shell)
 		return rc;
 	hints.session[1] = in->session_header;
-	/* What names a container of ours, or puts files into one, wants ours. */
-	settings->may_be_native = shell->openai && !hints.session[0].p && !in->session_header.n &&
-	                          !shell->container_id.n && !shell->n_file_ids &&
-	                          !p->replayed_container.n;
+	api_shell_settle(settings, &hints);
 	if (shell->only_native && !settings->may_be_native)
 		return refuse_only_native(p, shell->only_native);
 	hints.session[2] = p->conversation->settings.prompt_cache_key;
 	return body_container(&p->in, &hints, shell, r);
+}
+
+/* What an answer would be like does not matter to a compaction. */
+static int parse_compact_fields(struct responses_parser *p)
+{
+	static int (*const steps[])(struct responses_parser *) = {check_names, check_state,
+	        parse_models, parse_labels, responses_items_parse, echo_fields};
+	static const char *const refused[] = {"stream", "background"};
+	int rc = 0, on;
+
+	p->max_tool_calls = 1;
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) && !rc; i++)
+		rc = steps[i](p);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused) && !rc; i++) {
+		rc = param_bool(&p->in, p->root, "", refused[i], &on);
+		if (!rc && on == 1)
+			rc = param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", "",
+			        refused[i], "A compaction is answered whole: leave '%s' out.",
+			        refused[i]);
+	}
+	return rc;
 }
 
 static int parse_fields(struct responses_parser *p, bool *ret_stream)
@@ -504,11 +522,11 @@ static int parse_tree(struct responses_parser *p, const struct api_request *in,
 	p->n_history = in->n_history;
 	rc = check_previous(p, in);
 	if (!rc)
-		rc = parse_fields(p, &r->stream);
+		rc = p->compact ? parse_compact_fields(p) : parse_fields(p, &r->stream);
 	if (rc)
 		return rc;
-	r->store = in->may_store && p->store != 0;
-	rc = check_background(p, r);
+	r->store = in->may_store && p->store != 0 && !p->compact;
+	rc = p->compact ? 0 : check_background(p, r);
 	if (rc)
 		return rc;
 	r->options = body_options(p->config, r->stream);
@@ -526,11 +544,11 @@ static int parse_tree(struct responses_parser *p, const struct api_request *in,
 	return 0;
 }
 
-int responses_parse(struct api_request *in, struct str request_seed, struct turn_request *ret,
-        struct error *err)
+static int parse(struct api_request *in, bool compact, struct str request_seed,
+        struct turn_request *ret, struct error *err)
 {
-	struct turn_request r = {.api = &api_responses, .under_v1 = in->under_v1};
-	struct responses_parser p = {.config = in->config};
+	struct turn_request r = {.api = &api_responses, .under_v1 = in->under_v1, .seal = in->seal};
+	struct responses_parser p = {.config = in->config, .compact = compact, .seal = in->seal};
 	_cleanup_json_ struct json_doc *doc = NULL;
 	int rc = body_read(in, DIALECT_OPENAI_RESPONSES, &r, err, &p.in, &doc);
 
@@ -546,4 +564,16 @@ int responses_parse(struct api_request *in, struct str request_seed, struct turn
 	}
 	*ret = r;
 	return 0;
+}
+
+int responses_parse(struct api_request *in, struct str request_seed, struct turn_request *ret,
+        struct error *err)
+{
+	return parse(in, false, request_seed, ret, err);
+}
+
+int responses_parse_compact(struct api_request *in, struct str request_seed,
+        struct turn_request *ret, struct error *err)
+{
+	return parse(in, true, request_seed, ret, err);
 }

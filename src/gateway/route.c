@@ -40,6 +40,11 @@ static void responses_create(struct request *r)
 	turns_handle(r, &api_responses);
 }
 
+static void responses_compact(struct request *r)
+{
+	turns_handle(r, &api_responses_compact);
+}
+
 static void messages_create(struct request *r)
 {
 	turns_handle(r, &api_messages);
@@ -89,6 +94,7 @@ static const struct route_entry routes[] = {
         {"POST", "/responses", responses_create, 0, NULL},
         {"POST", "/responses/input_tokens", responses_count, 0, NULL},
         {"GET", "/responses", websocket_open, NO_BODY, NULL},
+        {"POST", "/responses/compact", responses_compact, 0, NULL},
         {"GET", "/responses/{}", responses_state_http_get, NO_BODY, NULL},
         {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL},
         {"POST", "/responses/{}/cancel", responses_state_http_cancel, NO_BODY, NULL},

@@ -96,6 +96,8 @@ struct turn_run {
 	struct run_files files;
 	struct responses_state_turn state;
 	struct relay_run relay;
+	struct api_seal seal;  /* of compactions */
+	bool no_compact;       /* the target has no path of its own for them */
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */
 	bool served;     /* a provider's reply has begun */

@@ -225,6 +225,7 @@ static void upstream_next(struct turn_run *t, enum attempt_failure how, const st
 	t->up.call = call;
 	if (next != t->up.target) {
 		t->up.target = next;
+		t->no_compact = false;
 		turn_run_serve(t);
 	}
 	if (wait == 0 || !wait_for_retry(t, wait))
@@ -340,6 +341,25 @@ static void fetch_error(const struct turn_run *t, const struct error *err, struc
 		        target->config->name);
 }
 
+/* The target has nothing at the path for compactions: it is asked for a summary instead. */
+static bool has_no_compact(const struct turn_run *t)
+{
+	int status = t->up.status;
+
+	return t->relay.sent && t->api == &api_responses_compact &&
+	       (status == 404 || status == 405 || status == 501);
+}
+
+static void ask_for_summary(struct turn_run *t)
+{
+	struct upstream_call call = t->up.call;
+
+	upstream_cancel(t);
+	t->up.call = call;
+	t->no_compact = true;
+	upstream_go(t);
+}
+
 static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 {
 	struct turn_run *t = ((struct upstream_link *)ctx)->t;
@@ -372,6 +392,10 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 	}
 	if (err != NULL) {
 		upstream_failed(t, err);
+		return;
+	}
+	if (has_no_compact(t)) {
+		ask_for_summary(t);
 		return;
 	}
 	struct error refused;
@@ -585,11 +609,21 @@ static void upstream_go(struct turn_run *t)
 	};
 	struct error e;
 
+	if (provider_check_shell(target, t->request.conversation, &e) < 0) {
+		build_failed(t, &e);
+		return;
+	}
 	if (target->provider->local != NULL) {
-		if (t->request.only_here != NULL)
+		if (t->request.only_here != NULL) {
 			build_failed(t, t->request.only_here);
-		else
+		} else if (t->api == &api_responses_compact) {
+			error_param(&e, ERR_UNSUPPORTED, "model",
+			        "%s/%s is no model: it cannot summarize a conversation.",
+			        target->config->name, target->model);
+			build_failed(t, &e);
+		} else {
 			upstream_local(t, &pc);
+		}
 		return;
 	}
 	if (!is_allowed(t) || build_on_pool(t, &pc))

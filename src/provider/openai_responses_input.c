@@ -434,7 +434,13 @@ static const struct item *native_result(const struct builder *b, const struct it
 {
 	const struct item *res;
 
-	if (!b->native_shell || !is_own(call) || !call->raw.n)
+	if (!b->native_shell)
+		return NULL;
+	if (openai_responses_is_hosted(call)) {
+		res = conversation_call_result(b->c, call);
+		return res && !res->result.error.n && res->result.n_outputs ? res : NULL;
+	}
+	if (!is_own(call) || !call->raw.n)
 		return NULL;
 	if (!call->call.tool && !str_is(call->call.name, "local_shell"))
 		return NULL;
@@ -445,6 +451,10 @@ static const struct item *native_result(const struct builder *b, const struct it
 static void write_native_call(struct builder *b, const struct item *call, const struct item *res)
 {
 	b->n_items += 2;
+	if (!is_own(call) || !call->raw.n) {
+		openai_responses_hosted_write(b->w, call, res);
+		return;
+	}
 	openai_responses_copy(b->w, call->raw);
 	openai_responses_copy(b->w, res->raw);
 }

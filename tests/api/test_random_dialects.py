@@ -543,10 +543,10 @@ def test_random(server, upstream):
         list(pool.map(work, range(1 if ONLY else 6)))
     print("%d cases: %s" % (sum(statuses.values()), dict(statuses)))
     assert server.gateways() == [gateway], "the gateway ended:\n" + "\n".join(failed)
+    assert not failed, "\n".join(failed)
     for fds, memory in before:
         print("descriptors %d, memory %d KiB; after 300 cases %d, %d KiB" % (
             descriptors(gateway), resident(gateway) >> 10, fds, memory >> 10))
         assert descriptors(gateway) <= fds + 30
         if not ASAN:
             assert resident(gateway) - memory < 64 << 20
-    assert not failed, "\n".join(failed)
