@@ -323,3 +323,83 @@ void responses_state_write_item(struct json_writer *w, const struct json *item, 
 	}
 	jw_end(w);
 }
+
+/* ---- messages of a WebSocket ---- */
+
+struct message {
+	int depth;
+	struct str key;  /* of the object, raw; the last one */
+	size_t begin, n; /* of the member `type`; n 0: there is none */
+	struct str type;
+	struct str foreign; /* a member that no message may have */
+};
+
+static void message_value(struct message *m, const struct json_event *ev)
+{
+	struct json_event key = {.raw = m->key};
+
+	if (m->depth != 1 || m->key.p == NULL)
+		return;
+	if (key_is(&key, "type") && m->n == 0 && ev->type == JSON_EV_STRING) {
+		m->type = ev->raw;
+		m->n = (size_t)(ev->raw.p + ev->raw.n - m->key.p);
+	} else if (key_is(&key, "stream") || key_is(&key, "background")) {
+		m->foreign = m->key;
+	}
+}
+
+static int message_event(void *ctx, const struct json_event *ev)
+{
+	struct message *m = ctx;
+
+	if (ev->type == JSON_EV_KEY) {
+		if (m->depth == 1)
+			m->key = ev->raw;
+		return 0;
+	}
+	if (ev->type == JSON_EV_OBJECT_END || ev->type == JSON_EV_ARRAY_END) {
+		m->depth--;
+		return 0;
+	}
+	if (m->depth == 0 && ev->type != JSON_EV_OBJECT_BEGIN)
+		return -ERR_INVALID;
+	message_value(m, ev);
+	if (ev->type == JSON_EV_OBJECT_BEGIN || ev->type == JSON_EV_ARRAY_BEGIN)
+		m->depth++;
+	return 0;
+}
+
+int responses_state_message(char *body, size_t n, struct error *err)
+{
+	static const char instead[] = "\"stream\":true";
+	struct message m = {0};
+	char name[32];
+
+	if (err != NULL)
+		err->text[0] = 0;
+	if (json_read((struct str){body, n}, message_event, &m, err) < 0)
+		return err->text[0] != 0
+		               ? -ERR_INVALID
+		               : error_set(err, ERR_INVALID, "A message must be a JSON object.");
+	if (m.n == 0 || !responses_state_text(m.type, name, sizeof(name)) ||
+	        strcmp(name, "response.create") != 0) {
+		error_param(err, ERR_INVALID, "type",
+		        "The only message that is taken here is one whose 'type' is "
+		        "\"response.create\".");
+		return -ERR_INVALID;
+	}
+	if (m.foreign.p != NULL && responses_state_text(m.foreign, name, sizeof(name))) {
+		error_param(err, ERR_INVALID, name,
+		        "'%s' is not for a WebSocket: every response is streamed, none runs in the "
+		        "background.",
+		        name);
+		str_copy(err->type, sizeof(err->type), STR("unsupported_parameter"));
+		return -ERR_INVALID;
+	}
+
+	char *at = body + (m.type.p + m.type.n - m.n - body);
+
+	memset(at, ' ', m.n);
+	memcpy(at, instead, sizeof(instead) - 1);
+	return 0;
+}

@@ -7,6 +7,7 @@
 #define BRIG_API_RESPONSES_STATE_H
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/str.h"
 #include "json/json.h"
 
@@ -37,6 +38,13 @@ bool responses_state_is_reference(const struct responses_element *e);
 bool responses_state_needs(const struct responses_scan *s);
 /* A raw string of the scan as text, cut nowhere: false where it does not fit or has a NUL in it. */
 bool responses_state_text(struct str raw, char *out, size_t size);
+
+/*
+ * The body of a WebSocket's response.create, which becomes that of a POST in place: its `type` is
+ * exchanged for `"stream":true`, nothing moves. -ERR_INVALID: it is no such message, or has members
+ * that only a POST may have.
+ */
+int responses_state_message(char *body, size_t n, struct error *err);
 
 /*
  * The body with history in front of its own items, and referenced items in their places: appended

@@ -97,6 +97,7 @@ struct config_limits {                   /* DESIGN section 8: what an operator m
 	uint64_t client_stall_ms;        /* 120,000 */
 	uint64_t capacity_wait_ms;       /* 10,000 */
 	uint64_t keepalive_ms;           /* 10,000 */
+	uint64_t websocket_ms;           /* 3,600,000 */
 	uint64_t upstream_connect_ms;    /* 10,000 */
 	uint64_t upstream_first_byte_ms; /* 600,000 */
 	uint64_t upstream_idle_ms;       /* 120,000 */

@@ -59,6 +59,7 @@ static void on_term(evutil_socket_t fd, short what, void *arg)
 	}
 	g->draining = true;
 	http_server_drain(g->server);
+	websockets_drain(g);
 	evtimer_add(g->grace, &grace);
 	event_add(g->drain_poll, &poll);
 	drain_check(g);

@@ -40,6 +40,8 @@ struct turn_run;
 struct upstream_link;
 struct lists;
 struct exec;
+struct turn_sink;
+struct websocket;
 
 struct gateway {
 	const struct gateway_options *options;
@@ -55,6 +57,7 @@ struct gateway {
 	uint8_t seal_key[32];
 	struct turn_run *turns;      /* running ones, linked */
 	struct exec *execs;          /* running and recently ended ones, linked */
+	struct websocket *websockets; /* open ones, linked */
 	struct upstream_link *links; /* fetches to providers */
 	struct lists *lists;   /* of models, as providers tell them */
 	struct shared *shared; /* with the other gateways of this node */
@@ -79,6 +82,8 @@ struct request {
 	const struct config_key *key;
 	bool under_v1;
 	bool streams; /* by its path: Gemini's streamGenerateContent */
+	struct turn_sink *sink; /* NULL: x is answered */
+	size_t charged; /* with sink: bytes of body that history_bytes counts; now the turn's */
 	char *body;   /* NULL: the exchange has it still */
 	size_t body_len;
 	struct str params[2]; /* {…} of the route, percent-decoded is refused: only [A-Za-z0-9_.:/-]
@@ -132,6 +137,31 @@ void respond_json(struct http_exchange *x, int status, struct buf *body);
 /* ---- turns.c ---- */
 
 void turns_handle(struct request *r, const struct api *api);
+
+/*
+ * What carries a turn's events where the exchange is not the turn's own: a WebSocket. The request's
+ * body is then a response.create. Exactly one of refuse() and finish() is called, once, unless
+ * turn_run_client_gone() comes first; from then on the turn knows the sink no more.
+ */
+struct turn_sink {
+	struct turn_run *turn; /* that runs; set and cleared by turns.c */
+	/* Lines of JSON, cut anywhere: each is an event. */
+	void (*write)(struct turn_sink *s, struct str bytes);
+	void (*refuse)(struct turn_sink *s, const struct error *e); /* nothing was written */
+	void (*finish)(struct turn_sink *s);                        /* all was written */
+	/* What the next turn may go on from though it is not stored; NULL: nothing. The turn takes
+	 * it when it begins, and leaves what holds then. */
+	struct responses_local *local;
+};
+/* The sink's client has drained, or has gone. turns.c */
+void turn_run_client_drained(struct turn_run *t);
+void turn_run_client_gone(struct turn_run *t);
+
+/* ---- websocket.c ---- */
+
+void websocket_open(struct request *r);
+void websocket_feed(struct http_exchange *x, const void *data, size_t n);
+void websockets_drain(struct gateway *g); /* closes those that are idle, others after their turn */
 void turns_cancel_all(struct gateway *g);
 void turns_free_all(
         struct gateway *g); /* those that the loop would have freed; none has a client */

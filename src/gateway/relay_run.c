@@ -63,7 +63,7 @@ static bool fits(const struct turn_run *t, const struct provider_target *target)
 
 	return !t->no_compact && q->body.p != NULL && knows_tools(target, q->conversation) && !q->store &&
 	       target->provider->dialect == q->api->speaks && target->provider->relay != NULL &&
-	       !t->in.path_array && !holds_ours(q->conversation);
+	       !t->in.path_array && !t->websocket && !holds_ours(q->conversation);
 }
 
 static void path_append(struct provider_request *r, const char *more)

@@ -64,7 +64,10 @@ static void scan(struct turn_run *t)
 
 	if (!s->scanned && responses_state_scan(body, "input", &s->scan))
 		s->input = s->scan.list;
+	s->local_used = s->local_used || responses_local_is(s->local, s->scan.previous);
 	s->n_input = s->scan.elements != NULL ? s->scan.n : 1;
+	s->whole = s->input;
+	s->n_whole = s->n_input;
 	s->scanned = true;
 }
 
@@ -174,6 +177,28 @@ static int read_items(struct turn_run *t, struct str *items, size_t *n, struct e
 	return r;
 }
 
+/*
+ * For what may be gone on from without the rows before it. A response that goes on from one that is
+ * in no row is stored as if the client had sent everything.
+ */
+static int note_whole(struct turn_run *t, struct error *err)
+{
+	struct responses_state_turn *s = &t->state;
+	struct responses_scan scan;
+
+	if (!responses_state_scan((struct str){t->in.body, t->in.body_len}, "input", &scan))
+		return error_set(err, ERR_INTERNAL, "a body with its history is not JSON");
+	s->whole = scan.list;
+	s->n_whole = scan.n;
+	responses_scan_clear(&scan);
+	if (s->local_used) {
+		s->input = s->whole;
+		s->n_input = s->n_whole;
+		s->elements = false;
+	}
+	return 0;
+}
+
 /* The new body takes the place of the old one. */
 static int put_in(struct turn_run *t, const struct store_chain *chain, const struct str *items,
         struct error *err)
@@ -203,7 +228,7 @@ static int put_in(struct turn_run *t, const struct store_chain *chain, const str
 	t->in.n_history = chain->n_items;
 	s->input = (struct str){t->in.body + own.at, own.len};
 	s->elements = true;
-	return 0;
+	return t->websocket ? note_whole(t, err) : 0;
 }
 
 int responses_state_turn_expand(struct turn_run *t, struct error *err)
@@ -221,13 +246,15 @@ int responses_state_turn_expand(struct turn_run *t, struct error *err)
 	t->seal = (struct api_seal){close_summary, open_summary, t};
 	t->in.seal = &t->seal;
 	if (responses_state_needs(&s->scan)) {
-		if (s->scan.previous.p != NULL)
+		if (s->local_used)
+			r = charge(t, s->local->chain.bytes, err);
+		else if (s->scan.previous.p != NULL)
 			r = read_chain(t, &chain, err);
 		items = mem_array(s->scan.n + 1, sizeof(*items));
 		if (r == 0)
 			r = read_items(t, items, &n, err);
 		if (r == 0)
-			r = put_in(t, &chain, items, err);
+			r = put_in(t, s->local_used ? &s->local->chain : &chain, items, err);
 		for (size_t i = 0; i < n; i++)
 			mem_free_ptr(&items[i].p);
 		free(items);
@@ -311,10 +338,18 @@ static void keep_work(void *arg)
 	/* What will be an HTTP error, and no response, is none. */
 	refused = t->request.stream ? end->status == TURN_FAILED && !t->may_answer
 	                            : empty && !t->request.background;
-	if (r == 0 && !refused && s->input.n + object.len <= t->g->config->limits.response_bytes)
+	if (r == 0 && !refused && t->request.store &&
+	        s->input.n + object.len <= t->g->config->limits.response_bytes)
 		s->kept = put(t, &object, false, &e);
 	if (e.code != 0)
 		log_text(LOG_ERROR, "store_failed", "%s", e.text);
+	if (r == 0 && !refused && !s->kept && t->websocket && s->succeeded) {
+		char id[STORE_ID_MAX + 1];
+
+		str_format(id, sizeof(id), "resp_%s", t->who.id + 4);
+		s->next = responses_local_new(
+		        t->g, id, s->whole, s->n_whole, (struct str){object.data, object.len});
+	}
 	buf_free(&object);
 }
 
@@ -332,7 +367,8 @@ bool responses_state_turn_hold(struct turn_run *t, const struct turn_output *end
 {
 	struct responses_state_turn *s = &t->state;
 
-	if (!t->request.store || t->request.api->object == NULL)
+	s->succeeded = end->status != TURN_FAILED && end->status != TURN_CANCELED;
+	if ((!t->request.store && !t->websocket) || t->request.api->object == NULL)
 		return false;
 	/* What the server's own end cuts off in the background is found to be lost later. */
 	if (end->status == TURN_CANCELED && !s->canceled) {
@@ -409,8 +445,19 @@ struct turn_run *responses_state_turn_find(
 	return NULL;
 }
 
+struct responses_local *responses_state_turn_leave(struct turn_run *t)
+{
+	struct responses_state_turn *s = &t->state;
+
+	if (s->next != NULL)
+		return steal(s->next);
+	return s->succeeded || s->local_used ? NULL : steal(s->local);
+}
+
 void responses_state_turn_free(struct turn_run *t)
 {
+	responses_local_free(t->state.local);
+	responses_local_free(t->state.next);
 	buf_free(&t->state.begun);
 	responses_scan_clear(&t->state.scan);
 	atomic_fetch_sub(&t->g->history_bytes, t->state.charged);

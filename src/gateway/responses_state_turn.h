@@ -6,6 +6,7 @@
 #define BRIG_GATEWAY_RESPONSES_STATE_TURN_H
 
 #include "api/responses_state.h"
+#include "gateway/responses_local.h"
 #include "store/store.h"
 #include "turn/turn.h"
 
@@ -21,6 +22,12 @@ struct responses_state_turn {
 	struct str input; /* the request's own, in the body: JSON, or elements without brackets */
 	size_t n_input;
 	bool elements;
+	struct str whole; /* that, with what was put in front of it */
+	size_t n_whole;
+	/* Of a WebSocket: what it could go on from, whether it does; and what comes after it. */
+	struct responses_local *local, *next;
+	bool local_used;
+	bool succeeded;
 	size_t charged; /* bytes of history, counted in the gateway */
 	/* The end of the turn, which waits until the answer is durable: */
 	bool holds;
@@ -47,6 +54,8 @@ void responses_state_turn_background(struct turn_run *t);
 /* The running turn of a response's id, or NULL. */
 struct turn_run *responses_state_turn_find(
         struct gateway *g, const struct config_key *key, const char *id);
+/* The turn of a WebSocket has ended or was refused: what the next one may go on from, or NULL. */
+struct responses_local *responses_state_turn_leave(struct turn_run *t);
 void responses_state_turn_free(struct turn_run *t);
 
 #endif

@@ -93,6 +93,7 @@ static void chat_create(struct request *r)
 static const struct route_entry routes[] = {
         {"POST", "/responses", responses_create, 0, NULL},
         {"POST", "/responses/input_tokens", responses_count, 0, NULL},
+        {"GET", "/responses", websocket_open, NO_BODY, NULL},
         {"POST", "/responses/compact", responses_compact, 0, NULL},
         {"GET", "/responses/{}", responses_state_http_get, NO_BODY, NULL},
         {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL},
@@ -352,7 +353,10 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 
 static void on_body(void *ctx, struct http_exchange *x, const void *data, size_t n)
 {
-	upload_feed(x, data, n);
+	if (http_upgraded(x))
+		websocket_feed(x, data, n);
+	else
+		upload_feed(x, data, n);
 }
 
 static void on_request(void *ctx, struct http_exchange *x)

@@ -150,11 +150,51 @@ void turn_run_answer_headers(struct turn_run *t, int status)
 	t->answered = true;
 }
 
+/* The sink goes on without this turn. */
+static struct turn_sink *sink_leave(struct turn_run *t)
+{
+	struct turn_sink *s = t->sink;
+
+	t->sink = NULL;
+	t->x = NULL;
+	s->turn = NULL;
+	s->local = responses_state_turn_leave(t);
+	return s;
+}
+
+/* All of it was written; or nothing, and this is why. */
+void turn_run_sink_end(struct turn_run *t, const struct error *refused)
+{
+	struct turn_sink *s = sink_leave(t);
+
+	if (refused != NULL)
+		s->refuse(s, refused);
+	else
+		s->finish(s);
+}
+
+static void client_write(struct turn_run *t)
+{
+	struct str bytes = {t->out.data, t->out.len};
+
+	if (t->sink != NULL)
+		t->sink->write(t->sink, bytes);
+	else
+		http_write(t->x, bytes);
+	buf_reset(&t->out);
+}
+
 /* An error before any byte of a stream was sent: an HTTP error instead. */
 void turn_run_answer_error(struct turn_run *t)
 {
 	struct buf body = BUF_INIT(65536);
 
+	if (t->sink != NULL) {
+		t->status = error_http_status(t->failure);
+		t->answered = t->finished = true;
+		turn_run_sink_end(t, t->failure);
+		return;
+	}
 	turn_run_answer_headers(t, error_http_status(t->failure));
 	t->finished = true;
 	respond_error_body(t->x, t->asks, t->in.under_v1, t->who.id, t->failure, &body);
@@ -187,6 +227,10 @@ static bool answer_begin(struct turn_run *t)
 	}
 	if (!t->may_answer && !t->ended)
 		return false;
+	if (t->sink != NULL) {
+		t->status = 200;
+		return t->answered = true;
+	}
 	turn_run_answer_headers(t, 200);
 	http_response_header(t->x, "Cache-Control", "no-cache");
 	http_response_header(t->x, "X-Accel-Buffering", "no");
@@ -214,8 +258,7 @@ static bool flush(struct turn_run *t)
 		answer_begin(t);
 	}
 	if (t->out.len > 0) {
-		http_write(t->x, (struct str){t->out.data, t->out.len});
-		buf_reset(&t->out);
+		client_write(t);
 	}
 	while (t->x != NULL && api->left(t->stream) > 0 && !http_above_high_water(t->x) &&
 	        sent < STEP) {
@@ -223,9 +266,8 @@ static bool flush(struct turn_run *t)
 			http_abort(t->x);
 			return true;
 		}
-		http_write(t->x, (struct str){t->out.data, t->out.len});
 		sent += t->out.len;
-		buf_reset(&t->out);
+		client_write(t);
 	}
 	return t->x == NULL || api->left(t->stream) == 0;
 }
@@ -235,7 +277,10 @@ static void finish_if_sent(struct turn_run *t)
 	if (t->ended && t->x != NULL && t->request.api->left(t->stream) == 0 && t->out.len == 0 &&
 	        !t->finished) {
 		t->finished = true;
-		http_finish(t->x);
+		if (t->sink != NULL)
+			turn_run_sink_end(t, NULL);
+		else
+			http_finish(t->x);
 	}
 }
 
@@ -249,6 +294,11 @@ static void note_full(struct turn_run *t)
 		return;
 	t->full = full;
 	turn_feed(t->turn, &ev);
+}
+
+void turn_run_client_drained(struct turn_run *t)
+{
+	turn_pump(t);
 }
 
 static void on_client_drain(void *self)
@@ -283,6 +333,12 @@ static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 		t->request.api->keepalive(t->stream, &t->out);
 		flush(t);
 	}
+}
+
+void turn_run_client_gone(struct turn_run *t)
+{
+	t->sink = NULL;
+	on_client_gone(t, HTTP_GONE_CLIENT);
 }
 
 /* ---- effects ---- */

@@ -77,6 +77,8 @@ struct turn_run {
 	struct gateway *g;
 	const struct config_key *key;
 	struct http_exchange *x; /* NULL: the client has gone */
+	struct turn_sink *sink;  /* carries the events in x's place; NULL: none, or x is */
+	bool websocket;          /* there was one */
 	struct owner owner;      /* the exchange's data */
 	struct turn_request request;
 	struct turn *turn;
@@ -139,6 +141,9 @@ void turn_run_reap(struct turn_run *t);
 void turn_run_feed(
         struct turn_run *t, struct turn_event *ev); /* sets now_ms, feeds, performs effects */
 void turn_run_feed_plain(struct turn_run *t, enum turn_event_type type); /* of nothing else */
+
+/* The sink is told that all was written, or why nothing was, and goes on without this turn. */
+void turn_run_sink_end(struct turn_run *t, const struct error *refused);
 
 /* Emits the end, which responses_state_turn_hold() has held back, and goes on. */
 void turn_run_emit_end(

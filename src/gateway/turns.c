@@ -21,7 +21,9 @@ static void refuse(struct turn_run *t, const struct error *e)
 	struct http_exchange *x = t->x;
 
 	t->done = true;
-	if (x != NULL) {
+	if (x != NULL && t->sink != NULL) {
+		turn_run_sink_end(t, e);
+	} else if (x != NULL) {
 		turn_run_id_headers(t);
 		respond_error_to(x, t->asks, t->in.under_v1, t->who.id, e);
 	}
@@ -116,7 +118,10 @@ static void turn_begin(struct turn_run *t)
 	q->options.price = price_so_far;
 	q->options.price_ctx = t;
 	t->turn = turn_new(q->conversation, &q->options);
-	t->stream = q->api->open(q, &t->who, q->stream ? API_SSE : API_WHOLE);
+	t->stream = q->api->open(q, &t->who,
+	        !q->stream     ? API_WHOLE
+	        : t->websocket ? API_WEBSOCKET
+	                       : API_SSE);
 	if (t->turn == NULL || t->stream == NULL || !turn_run_arm(t)) {
 		t->turn = turn_free(t->turn);
 		error_set(&e, ERR_NOMEM, "The server has no memory for another turn.");
@@ -251,7 +256,8 @@ static void parse_work(void *arg)
 	struct turn_run *t = arg;
 	struct error e;
 
-	if (responses_state_turn_expand(t, &e) < 0) {
+	if ((t->websocket && responses_state_message(t->in.body, t->in.body_len, &e) < 0) ||
+	        responses_state_turn_expand(t, &e) < 0) {
 		t->job_error = error_copy(&e);
 		return;
 	}
@@ -340,6 +346,8 @@ void turns_handle(struct request *r, const struct api *api)
 	t->g = g;
 	t->key = r->key;
 	t->x = r->x;
+	t->sink = r->sink;
+	t->websocket = r->sink != NULL;
 	t->api = api;
 	buf_init(&t->out, (size_t)1 << 20);
 	responses_state_turn_init(t);
@@ -349,10 +357,16 @@ void turns_handle(struct request *r, const struct api *api)
 	if (t->next != NULL)
 		t->next->link = &t->next;
 	g->turns = t;
-	turn_run_own(t);
 	keep_head(t, r);
 	t->in.body = request_take_body(r, &t->in.body_len);
-	http_request_release(r->x);
+	if (t->sink != NULL) {
+		t->sink->turn = t;
+		t->state.charged = r->charged;
+		t->state.local = steal(t->sink->local);
+	} else {
+		turn_run_own(t);
+		http_request_release(r->x);
+	}
 	if (t->in.body_len <= POOL_PARSE && !responses_state_turn_needs_pool(t)) {
 		parse_work(t);
 		parse_done(t);

@@ -30,7 +30,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RUN_BUDGET = 256 * 1024, IOV_MAX_HERE = 8 };
+/* A piece may hold hundreds of messages: the handler can pause after each piece. */
+enum { RUN_BUDGET = 256 * 1024, IOV_MAX_HERE = 8, UPGRADED_PIECE = 4096 };
 
 static const char text_memory[] = "There is no memory for this request now.";
 static const char text_large[] = "The request body is too large.";
@@ -439,6 +440,8 @@ static bool conn_wants_input(const struct http_conn *c)
 		return true;
 	case CONN_BODY:
 		return c->x->discard || !c->x->paused;
+	case CONN_UPGRADED:
+		return !c->x->paused && !c->x->finished;
 	case CONN_WAIT:
 		break;
 	}
@@ -478,6 +481,11 @@ static size_t conn_consume(struct http_conn *c, const char *data, size_t n)
 			c->moved_in = true;
 			if (c->drain_left == 0)
 				c->state = CONN_HEAD;
+			break;
+		case CONN_UPGRADED:
+			used = n - off < UPGRADED_PIECE ? n - off : UPGRADED_PIECE;
+			conn_enter(c)->on_body(c->server->h.ctx, c->x, data + off, used);
+			conn_leave(c);
 			break;
 		case CONN_LINGER:
 			used = n - off;
@@ -622,8 +630,8 @@ static void conn_on_event(evutil_socket_t fd, short what, void *arg)
 	c->writable = c->writable || (what & EV_WRITE);
 	c->hung_up = c->hung_up || (what & EV_CLOSED);
 	/*
-	 * A reset is told as "readable" and "writable": nobody would read it, or only the bytes that
-	 * came before it, where a client left before it was accepted.
+	 * A reset is told as "readable" and "writable": nobody would read it, or only the bytes
+	 * that came before it, where a client left before it was accepted.
 	 */
 	if ((what & EV_READ) && !c->hung_up && ((what & EV_WRITE) || !conn_wants_input(c)) &&
 	        poll(&p, 1, 0) > 0)

@@ -25,6 +25,7 @@ enum conn_state {
 	CONN_BODY,   /* the exchange's body is being read */
 	CONN_WAIT,   /* nothing to read before the answer is out */
 	CONN_DRAIN,  /* answered; the small rest of the body is thrown away */
+	CONN_UPGRADED, /* bytes go to the handler and from it as they are */
 	CONN_LINGER, /* answered and shut down; what still comes is thrown away, so that no reset
 	                overtakes the answer */
 };
@@ -120,6 +121,7 @@ struct http_exchange {
 	bool is_head : 1; /* method HEAD, kept when the head is released */
 	bool no_body : 1; /* HEAD, 204, 304 */
 	bool above : 1;   /* above high water */
+	bool upgraded : 1;
 };
 
 struct listener {

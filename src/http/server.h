@@ -129,6 +129,15 @@ void http_exchange_set_data(struct http_exchange *x, void *data);
 void *http_exchange_data(const struct http_exchange *x);
 const char *http_exchange_peer(const struct http_exchange *x); /* "127.0.0.1:4242" */
 
+/*
+ * Makes the connection a WebSocket (upgrade.c), in on_request or later: from then on on_body gets
+ * all bytes that come, http_write() sends bytes as they are, and http_finish() closes once they are
+ * out. http_body_pause(), high water and on_gone are as for bodies. 0; or -400 or -426 where the
+ * request does not ask for it as RFC 6455 demands: *ret_text says why, and nothing was sent.
+ */
+int http_upgrade_websocket(struct http_exchange *x, const char **ret_text);
+bool http_upgraded(const struct http_exchange *x);
+
 /* ---- the answer ---- */
 
 /* Adds a header to the answer; before it starts. Control bytes in name or value are a BUG. */
