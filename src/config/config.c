@@ -141,7 +141,7 @@ static const struct field limit_fields[] = {
         {"keepalive", FIELD_MS, AT(keepalive_ms), 50, HOUR, "10s",
                 "between signs of life on a silent stream", NULL},
         {"websocket", FIELD_MS, AT(websocket_ms), SECOND, DAY, "3600s",
-                "a WebSocket connection; a response that is running then is finished", NULL},
+                "a WebSocket connection; a response that runs then is finished", NULL},
         {"turn", FIELD_MS, AT(turn_ms), SECOND, DAY, "3600s", "a whole request", NULL},
         {"turn_unstreamed", FIELD_MS, AT(turn_unstreamed_ms), SECOND, DAY, "540s",
                 "a whole request that is not streamed", NULL},
