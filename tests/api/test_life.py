@@ -65,6 +65,7 @@ def test_one_in_use_is_not_deleted(server):
     client = server.client()
     begun = client.post("/containers/busy/exec", {"argv": ["sh", "-c", "echo on > f; sleep 60"], "detach": True})
     assert begun.status == 202, begun
+    wait_for(lambda: client.get("/containers/busy").status == 200)  # the answer does not wait for the row
     set_row(server, "busy", last_used_ms=ago(31 * DAY))
     # the keeper finds it, sees the holder, and counts that as use
     def touched():
