@@ -8,7 +8,6 @@
 #include "api/messages.h"
 
 #include "api/outputs.h"
-#include "network/policy.h"
 #include "tool/tool.h"
 
 #include <stdlib.h>
@@ -331,30 +330,6 @@ static void write_files(struct ropewriter *w, const struct result *r)
 	jw_end(j);
 }
 
-static void write_warning(void *ctx, const char *sentence)
-{
-	struct json_writer *j = ctx;
-
-	jw_cstr(j, sentence);
-}
-
-static void count_warning(void *ctx, const char *sentence)
-{
-}
-
-/* What the entry's network policy admits besides what it seems to. */
-static void write_warnings(struct ropewriter *w, const struct messages_state *s)
-{
-	const struct shell_settings *shell = s->request->shell ? s->request->shell->settings : NULL;
-
-	if (!shell || policy_warnings(str_of(shell->network), count_warning, NULL) == 0)
-		return;
-	jw_key(&w->json, "warnings");
-	jw_array(&w->json);
-	policy_warnings(str_of(shell->network), write_warning, &w->json);
-	jw_end(&w->json);
-}
-
 static void write_server_result(
         struct ropewriter *w, const struct messages_state *s, const struct messages_block *b)
 {
@@ -379,7 +354,7 @@ static void write_server_result(
 	else
 		write_shell_content(w, r);
 	write_files(w, r);
-	write_warnings(w, s);
+	outputs_write_warnings(w, s->request->shell);
 	jw_end(j);
 }
 

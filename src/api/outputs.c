@@ -1,6 +1,7 @@
 #include "api/outputs.h"
 
 #include "base/utf8.h"
+#include "network/policy.h"
 #include "tool/tool.h"
 
 #include <limits.h>
@@ -146,4 +147,29 @@ int outputs_read(struct param_reader *in, const struct json *list, const char *p
 		r->n_outputs++;
 	}
 	return 0;
+}
+
+/* ---- warnings ---- */
+
+static void write_warning(void *ctx, const char *sentence)
+{
+	struct json_writer *j = ctx;
+
+	jw_cstr(j, sentence);
+}
+
+static void count_warning(void *ctx, const char *sentence)
+{
+}
+
+void outputs_write_warnings(struct ropewriter *w, const struct tool_entry *entry)
+{
+	const struct shell_settings *shell = entry ? entry->settings : NULL;
+
+	if (!shell || policy_warnings(str_of(shell->network), count_warning, NULL) == 0)
+		return;
+	jw_key(&w->json, "warnings");
+	jw_array(&w->json);
+	policy_warnings(str_of(shell->network), write_warning, &w->json);
+	jw_end(&w->json);
 }

@@ -13,6 +13,10 @@ void outputs_write(struct ropewriter *w, const struct command_output *o);
 /* Its fields alone: outcome, and what was cut. */
 void outputs_write_outcome(struct ropewriter *w, const struct command_output *o);
 
+/* The member "warnings": what the entry's network policy admits besides what it seems to; nothing
+ * where that is nothing, or entry is NULL. */
+void outputs_write_warnings(struct ropewriter *w, const struct tool_entry *entry);
+
 /* How a dialect counts inside a path: param_index() or one like it. */
 typedef void (*outputs_index_fn)(char out[PARAM_PATH], const char *path, size_t n);
 /* A list of entries becomes r->outputs. */

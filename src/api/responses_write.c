@@ -8,7 +8,6 @@
 #include "api/outputs.h"
 #include "api/responses.h"
 
-#include "network/policy.h"
 #include "tool/tool.h"
 
 /* ---- parts and items ---- */
@@ -159,30 +158,6 @@ static void write_container(struct ropewriter *w, const struct result *r)
 		jw_kstr(j, "container_id", r->container_id);
 }
 
-static void write_warning(void *ctx, const char *sentence)
-{
-	struct json_writer *j = ctx;
-
-	jw_cstr(j, sentence);
-}
-
-static void count_warning(void *ctx, const char *sentence)
-{
-}
-
-/* What the entry's network policy admits besides what it seems to. */
-static void write_warnings(struct ropewriter *w, const struct responses_state *s)
-{
-	const struct shell_settings *shell = s->request->shell ? s->request->shell->settings : NULL;
-
-	if (!shell || policy_warnings(str_of(shell->network), count_warning, NULL) == 0)
-		return;
-	jw_key(&w->json, "warnings");
-	jw_array(&w->json);
-	policy_warnings(str_of(shell->network), write_warning, &w->json);
-	jw_end(&w->json);
-}
-
 /* The outputs that a client is shown: those of commands that came to an end. */
 static bool has_outputs(const struct result *r)
 {
@@ -237,7 +212,7 @@ static void write_shell(struct ropewriter *w, const struct responses_state *s,
 	if (!fresh && result)
 		write_container(w, result);
 	if (!fresh && result)
-		write_warnings(w, s);
+		outputs_write_warnings(w, s->request->shell);
 	jw_kstr(&w->json, "call_id", call->public_id);
 	ropewriter_kstr(w, "arguments", call->arguments);
 	if (!fresh && error.p)
@@ -284,7 +259,7 @@ static void write_shell_output(struct ropewriter *w, const struct responses_stat
 	if (!fresh && result)
 		write_container(w, result);
 	if (!fresh && result)
-		write_warnings(w, s);
+		outputs_write_warnings(w, s->request->shell);
 	if (error.p)
 		ropewriter_kstr(w, "error", error);
 	jw_end(&w->json);
