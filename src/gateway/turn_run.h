@@ -11,6 +11,7 @@
 
 #include "gateway/attempts.h"
 #include "gateway/documents.h"
+#include "gateway/guardrails.h"
 #include "gateway/internal.h"
 #include "gateway/relay_run.h"
 #include "gateway/responses_state_turn.h"
@@ -93,6 +94,7 @@ struct turn_run {
 	struct run_files files;
 	struct responses_state_turn state;
 	struct relay_run relay;
+	struct guardrails_report guard; /* what the request was found to hold */
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */
 	bool served;     /* a provider's reply has begun */

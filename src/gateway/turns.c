@@ -24,6 +24,7 @@
 #include <stdlib.h>
 
 #define POOL_PARSE (64 * 1024) /* larger bodies are read on the pool */
+#define POOL_SCAN  (8 * 1024)  /* the same where they are scanned too */
 #define PIECE      65536
 #define MODEL_NAME_MAX                                                                             \
 	1024        /* in a path: what is longer than a name may be is refused as a name           \
@@ -45,6 +46,7 @@ static void turn_run_free(struct turn_run *t)
 	run_files_free(t);
 	responses_state_turn_free(t);
 	relay_run_free(t);
+	guardrails_report_clear(&t->guard);
 	turn_free(t->turn);
 	turn_request_free(&t->request);
 	route_free(&t->route);
@@ -524,7 +526,10 @@ static void refuse(struct turn_run *t, const struct error *e)
 	t->done = true;
 	if (x != NULL) {
 		id_headers(t);
-		respond_error_to(x, t->asks, t->in.under_v1, t->who.id, e);
+		if (guardrails_blocked(&t->guard))
+			respond_blocked(x, t->asks, t->in.under_v1, t->who.id, e, &t->guard);
+		else
+			respond_error_to(x, t->asks, t->in.under_v1, t->who.id, e);
 	}
 	turn_run_reap(t);
 }
@@ -762,6 +767,11 @@ static void parse_work(void *arg)
 		t->job_error = error_copy(&e);
 		return;
 	}
+	if (guardrails_scan(t->g->guardrails, t->key, t->api->speaks, &t->in.body, &t->in.body_len,
+	            &t->state.input, &t->guard, &e) < 0) {
+		t->job_error = error_copy(&e);
+		return;
+	}
 	if (t->api->parse(&t->in, str_of(t->seed), &t->request, &e) < 0)
 		t->job_error = error_copy(&e);
 	t->in.body = NULL; /* the api has it in every case */
@@ -769,8 +779,13 @@ static void parse_work(void *arg)
 
 static void route_found(struct turn_run *t, const struct error *err)
 {
+	struct error e;
+
 	if (err != NULL || t->x == NULL)
 		refuse(t, err);
+	else if (guardrails_route(t->g->guardrails, t->key, t->request.conversation->model,
+	                 &t->route, &e) < 0)
+		refuse(t, &e);
 	else if (network_wanted(t) != NULL)
 		network_begin(t);
 	else
@@ -782,6 +797,7 @@ static void parse_done(void *arg)
 	struct turn_run *t = arg;
 
 	t->storing = false;
+	guardrails_log(&t->guard, t->who.id);
 	if (t->job_error != NULL || t->x == NULL)
 		refuse(t, t->job_error);
 	else
@@ -827,6 +843,7 @@ static void keep_head(struct turn_run *t, const struct request *r)
 	        .path_stream = r->streams,
 	};
 	t->in.path_array = r->streams && !wants_events(r->x);
+	t->guard.told = str_is(http_request_header(r->x, "x-openrouter-metadata"), "enabled");
 	t->session = keep_header(r->x, "x-session-id", &t->in.session_header);
 	t->beta = keep_header(r->x, "anthropic-beta", &t->in.anthropic_beta);
 	if (r->params[0].p == NULL)
@@ -861,7 +878,9 @@ void turns_handle(struct request *r, const struct api *api)
 	keep_head(t, r);
 	t->in.body = request_take_body(r, &t->in.body_len);
 	http_request_release(r->x);
-	if (t->in.body_len <= POOL_PARSE && !responses_state_turn_needs_pool(t)) {
+	size_t at_once = guardrails_scans(g->guardrails, t->key) ? POOL_SCAN : POOL_PARSE;
+
+	if (t->in.body_len <= at_once && !responses_state_turn_needs_pool(t)) {
 		parse_work(t);
 		parse_done(t);
 		return;
