@@ -34,6 +34,7 @@
 struct guardrails_set {
 	const char *workspace; /* NULL: those with no rules of their own */
 	struct guard *guard;   /* NULL: nothing is scanned */
+	bool tools;            /* what tools give, too */
 	const struct config_guardrail **of_rule;
 	const struct config_guardrail **members;
 	size_t n_members;
@@ -67,6 +68,7 @@ static int set_fill(const struct config *c, struct guardrails_set *s, struct err
 		for (size_t k = 0; k < g->n_rules; k++) {
 			s->of_rule[n] = g;
 			rules[n++] = config_guard_rule(&g->rules[k]);
+			s->tools = s->tools || g->rules[k].scan_tool_output;
 		}
 		for (size_t k = 0; k < g->n_allow; k++)
 			allow[n_allow++] = str_of(g->allow[k]);
@@ -403,13 +405,19 @@ static int scan_failed(int r, struct error *err)
 	return error_set(err, ERR_NOMEM, "The server has no memory to scan this request.");
 }
 
+/* The first hit that blocks; NULL: only ones that are not kept do. */
+static const struct guard_hit *blocking(const struct guard_scan *scan)
+{
+	for (size_t i = 0; i < scan->n_hits; i++)
+		if (scan->hits[i].action == GUARD_BLOCK)
+			return &scan->hits[i];
+	return NULL;
+}
+
 static int block(const struct guardrails_report *rep, struct error *err)
 {
-	const struct guard_hit *hit = NULL;
+	const struct guard_hit *hit = blocking(&rep->scan);
 
-	for (size_t i = 0; i < rep->scan.n_hits && hit == NULL; i++)
-		if (rep->scan.hits[i].action == GUARD_BLOCK)
-			hit = &rep->scan.hits[i];
 	if (hit != NULL && str_is(hit->rule, "regex-prompt-injection"))
 		error_set(err, ERR_PERMISSION,
 		        "The request was blocked: patterns of prompt injection were found in it.");
@@ -455,6 +463,31 @@ int guardrails_scan(const struct guardrails *g, const struct config_key *key, en
 	if (r < 0)
 		return scan_failed(r, err);
 	return ret->scan.action == GUARD_BLOCK ? block(ret, err) : 0;
+}
+
+/* ---- what tools give ---- */
+
+bool guardrails_scans_tools(const struct guardrails *g, const struct config_key *key)
+{
+	return set_for(g, key)->tools;
+}
+
+bool guardrails_tool_output(const struct guardrails *g, const struct config_key *key,
+        struct str text, struct guardrails_report *ret, struct buf *out)
+{
+	static const char withheld[] =
+	        "[This output is withheld: a guardrail of the workspace blocks it.]\n";
+	bool changed = false;
+	int r;
+
+	ret->set = set_for(g, key);
+	ret->scan.action = GUARD_PASS;
+	r = guard_text(ret->set->guard, text, GUARD_TOOL, &ret->scan, out, &changed);
+	if (r == 0 && ret->scan.action != GUARD_BLOCK)
+		return changed;
+	buf_reset(out);
+	buf_puts(out, withheld);
+	return true;
 }
 
 /* ---- models and providers ---- */
@@ -525,12 +558,12 @@ static const char *name_of(const struct guardrails_report *r, const struct guard
 	return r->set->of_rule[h->rule_index]->name;
 }
 
-void guardrails_log(const struct guardrails_report *r, const char *id)
+void guardrails_log(const struct guardrails_report *r, const char *id, size_t from)
 {
 	const struct guard_scan *s = &r->scan;
-	size_t n = s->n_hits < LOGGED_MAX ? s->n_hits : LOGGED_MAX;
+	size_t n = s->n_hits - from < LOGGED_MAX ? s->n_hits : from + LOGGED_MAX;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = from; i < n; i++) {
 		const struct guard_hit *h = &s->hits[i];
 
 		LOG(LOG_WARN, "guardrail_hit", LOG_S("id", id), LOG_S("guardrail", name_of(r, h)),
@@ -577,11 +610,8 @@ static void write_matches(
 /* spec/openrouter.md 6.4, on request of the header X-OpenRouter-Metadata. */
 static void write_metadata(struct json_writer *w, const struct guardrails_report *r)
 {
-	const struct guard_hit *hit = NULL;
+	const struct guard_hit *hit = blocking(&r->scan);
 
-	for (size_t i = 0; i < r->scan.n_hits && hit == NULL; i++)
-		if (r->scan.hits[i].action == GUARD_BLOCK)
-			hit = &r->scan.hits[i];
 	if (!r->told || hit == NULL)
 		return;
 	bool injection = str_is(hit->rule, "regex-prompt-injection");

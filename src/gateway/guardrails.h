@@ -39,12 +39,22 @@ int guardrails_scan(const struct guardrails *g, const struct config_key *key, en
         char **body, size_t *body_len, struct str *own, struct guardrails_report *ret,
         struct error *err);
 
+/* Does a rule of this workspace scan what tools give? */
+bool guardrails_scans_tools(const struct guardrails *g, const struct config_key *key);
+/*
+ * Scans what a command has written. True: it is to be replaced by what was appended to out: the text
+ * with placeholders, or a notice that stands for all of it where a rule blocks. What was found is
+ * added to ret. Any thread.
+ */
+bool guardrails_tool_output(const struct guardrails *g, const struct config_key *key,
+        struct str text, struct guardrails_report *ret, struct buf *out);
+
 /* Drops the targets that a guardrail of this workspace forbids; -ERR_PERMISSION: none is left. */
 int guardrails_route(const struct guardrails *g, const struct config_key *key, struct str asked,
         struct route *route, struct error *err);
 
-/* Logs what was found, without its text. */
-void guardrails_log(const struct guardrails_report *r, const char *id);
+/* Logs what was found, without its text, from hit number `from` on. */
+void guardrails_log(const struct guardrails_report *r, const char *id, size_t from);
 /* Puts what was found into a record; the texts only where it stores content. */
 void guardrails_record(const struct guardrails_report *r, struct record *to);
 

@@ -47,6 +47,7 @@ static void turn_run_free(struct turn_run *t)
 	responses_state_turn_free(t);
 	relay_run_free(t);
 	guardrails_report_clear(&t->guard);
+	guardrails_report_clear(&t->tool_guard);
 	turn_free(t->turn);
 	turn_request_free(&t->request);
 	route_free(&t->route);
@@ -797,7 +798,7 @@ static void parse_done(void *arg)
 	struct turn_run *t = arg;
 
 	t->storing = false;
-	guardrails_log(&t->guard, t->who.id);
+	guardrails_log(&t->guard, t->who.id, 0);
 	if (t->job_error != NULL || t->x == NULL)
 		refuse(t, t->job_error);
 	else
