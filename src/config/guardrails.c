@@ -1,6 +1,6 @@
 /*
- * The list `guardrails:` (docs/guardrails.md). Each pattern is compiled once here, so that one which
- * cannot be used is told with its place, and not when the first request comes.
+ * The list `guardrails:` (docs/guardrails.md). Each pattern is compiled once here, so that one
+ * which cannot be used is told with its place, and not when the first request comes.
  */
 #include "config/sections.h"
 
@@ -118,8 +118,8 @@ struct guard_rule config_guard_rule(const struct config_guard_rule *r)
 }
 
 /* What the scanner says of one rule, at the place of its pattern. */
-static int check_rule(
-        struct loader *l, const struct yaml_node *n, const char *key, const struct config_guard_rule *r)
+static int check_rule(struct loader *l, const struct yaml_node *n, const char *key,
+        const struct config_guard_rule *r)
 {
 	struct guard_rule rule = config_guard_rule(r);
 	struct guard *g = NULL;

@@ -4,14 +4,14 @@
  * The scan works on the body as it came and not on the conversation that is made of it: what is
  * redacted there is redacted for everybody who reads the body later, which are the translation to
  * another dialect, a relay of the client's own bytes, the response object that echoes
- * `instructions`, and what is stored for previous_response_id. Everything else of the body keeps its
- * bytes.
+ * `instructions`, and what is stored for previous_response_id. Everything else of the body keeps
+ * its bytes.
  *
  * The walk over the JSON tree knows as much of the dialects as it needs: which members of a request
- * hold what is said, where the elements of the conversation are and who wrote them, where results of
- * tools are, and which strings are no text (ids, addresses, Base64). An unknown member inside of the
- * conversation is text. The tree refuses double keys, so that nobody later reads another `role` than
- * is read here.
+ * hold what is said, where the elements of the conversation are and who wrote them, where results
+ * of tools are, and which strings are no text (ids, addresses, Base64). An unknown member inside of
+ * the conversation is text. The tree refuses double keys, so that nobody later reads another `role`
+ * than is read here.
  *
  * All guardrails of a workspace are one guard, since one that redacts must not hide from another
  * what it would block.
@@ -221,10 +221,10 @@ static bool is_tool_output(const struct walk *w, const struct frame *f, struct s
 		return f->level == 2 && str_is(key, "content") &&
 		       str_ends(json_str(json_get(f->of, "type")), "tool_result");
 	case DIALECT_GEMINI:
-		return f->level == 2 && (str_is(key, "functionResponse") ||
-		                                str_is(key, "function_response") ||
-		                                str_is(key, "codeExecutionResult") ||
-		                                str_is(key, "code_execution_result"));
+		return f->level == 2 &&
+		       (str_is(key, "functionResponse") || str_is(key, "function_response") ||
+		               str_is(key, "codeExecutionResult") ||
+		               str_is(key, "code_execution_result"));
 	case DIALECT_OPENAI_CHAT:
 	case DIALECT_SCRIPT:
 		break;
@@ -294,8 +294,8 @@ static void push(struct walk *w, const struct json *v, struct frame f)
 }
 
 /* What holds for a child of the frame, and whether it may hold text at all. */
-static bool enter(const struct walk *w, const struct frame *f, const struct json *child,
-        struct frame *ret)
+static bool enter(
+        const struct walk *w, const struct frame *f, const struct json *child, struct frame *ret)
 {
 	struct str key = json_key(child);
 
@@ -362,8 +362,9 @@ static int walk_member(struct walk *w, const struct json *v)
 /* Google's countTokens may have the request inside of another. */
 static bool is_inner_request(const struct walk *w, const struct json *v)
 {
-	return w->speaks == DIALECT_GEMINI && (str_is(json_key(v), "generateContentRequest") ||
-	                                              str_is(json_key(v), "generate_content_request"));
+	return w->speaks == DIALECT_GEMINI &&
+	       (str_is(json_key(v), "generateContentRequest") ||
+	               str_is(json_key(v), "generate_content_request"));
 }
 
 static int walk_body(struct walk *w, const struct json *root)
@@ -422,7 +423,8 @@ static int block(const struct guardrails_report *rep, struct error *err)
 		error_set(err, ERR_PERMISSION,
 		        "The request was blocked: patterns of prompt injection were found in it.");
 	else
-		error_set(err, ERR_PERMISSION, "The request was blocked by the content filter '%.*s'.",
+		error_set(err, ERR_PERMISSION,
+		        "The request was blocked by the content filter '%.*s'.",
 		        hit != NULL ? (int)hit->rule.n : 0, hit != NULL ? hit->rule.p : "");
 	str_copy(err->type, sizeof(err->type), STR("guardrail_blocked"));
 	return -ERR_PERMISSION;
@@ -596,47 +598,92 @@ bool guardrails_blocked(const struct guardrails_report *r)
 	return r->scan.action == GUARD_BLOCK;
 }
 
-static void write_matches(
-        struct json_writer *w, const struct guardrails_report *r, const char *key, bool texts)
+static bool is_injection(const struct guard_hit *h)
 {
-	jw_key(w, key);
+	return str_is(h->rule, "regex-prompt-injection");
+}
+
+/* Texts that a client may see: they are its own. */
+static void write_patterns(struct json_writer *w, const struct guardrails_report *r)
+{
+	jw_key(w, "patterns");
 	jw_array(w);
 	for (size_t i = 0; i < r->scan.n_hits; i++)
 		if (r->scan.hits[i].action == GUARD_BLOCK)
-			jw_str(w, texts ? r->scan.hits[i].matched : r->scan.hits[i].pattern);
+			jw_str(w, r->scan.hits[i].matched);
 	jw_end(w);
 }
 
-/* spec/openrouter.md 6.4, on request of the header X-OpenRouter-Metadata. */
-static void write_metadata(struct json_writer *w, const struct guardrails_report *r)
+/* What of one kind was found, each name once. */
+static void write_names(
+        struct json_writer *w, const struct guardrails_report *r, bool injection, const char *key)
 {
-	const struct guard_hit *hit = blocking(&r->scan);
+	const struct guard_hit *h = r->scan.hits;
 
-	if (!r->told || hit == NULL)
-		return;
-	bool injection = str_is(hit->rule, "regex-prompt-injection");
-
-	jw_key(w, "openrouter_metadata");
-	jw_object(w);
-	jw_key(w, "pipeline");
+	jw_key(w, key);
 	jw_array(w);
+	for (size_t i = 0; i < r->scan.n_hits; i++) {
+		struct str name = injection ? h[i].pattern : h[i].rule;
+		bool again = is_injection(&h[i]) != injection;
+
+		for (size_t k = 0; k < i && !again; k++)
+			again = is_injection(&h[k]) == injection &&
+			        str_eq(name, injection ? h[k].pattern : h[k].rule);
+		if (!again)
+			jw_str(w, name);
+	}
+	jw_end(w);
+}
+
+/* What was done about prompt injection, or about all else; nothing where there was none. */
+static void write_stage(struct json_writer *w, const struct guardrails_report *r, bool injection)
+{
+	static const char *const done[] = {"passed", "flagged", "redacted", "blocked"};
+	const struct guard_hit *strongest = NULL;
+
+	for (size_t i = 0; i < r->scan.n_hits; i++) {
+		const struct guard_hit *h = &r->scan.hits[i];
+
+		if (is_injection(h) == injection &&
+		        (strongest == NULL || h->action > strongest->action))
+			strongest = h;
+	}
+	if (strongest == NULL)
+		return;
 	jw_object(w);
 	jw_kcstr(w, "type", "guardrail");
 	jw_kcstr(w, "name", injection ? "regex_pi_detection" : "content-filter");
-	jw_kcstr(w, "summary", name_of(r, hit));
+	jw_kcstr(w, "summary", name_of(r, strongest));
 	jw_key(w, "data");
 	jw_object(w);
-	jw_kcstr(w, "action", "blocked");
+	jw_kcstr(w, "action", done[strongest->action]);
 	jw_kbool(w, injection ? "detected" : "flagged", true);
 	jw_key(w, "engines");
 	jw_array(w);
 	jw_cstr(w, "regex");
 	jw_end(w);
-	write_matches(w, r, injection ? "patterns" : "matched_entity_types", false);
+	write_names(w, r, injection, injection ? "patterns" : "matched_entity_types");
 	jw_end(w);
 	jw_end(w);
-	jw_end(w);
-	jw_end(w);
+}
+
+/* On request of the header X-OpenRouter-Metadata. */
+char *guardrails_metadata(const struct guardrails_report *r)
+{
+	struct buf out = BUF_INIT(65536);
+	struct json_writer w;
+
+	if (!r->told || r->scan.n_hits == 0)
+		return NULL;
+	jw_init(&w, &out);
+	jw_object(&w);
+	jw_key(&w, "pipeline");
+	jw_array(&w);
+	write_stage(&w, r, true);
+	write_stage(&w, r, false);
+	jw_end(&w);
+	jw_end(&w);
+	return buf_steal(&out, NULL);
 }
 
 static void write_openai(struct json_writer *w, const struct guardrails_report *r,
@@ -653,7 +700,7 @@ static void write_openai(struct json_writer *w, const struct guardrails_report *
 	jw_object(w);
 	if (asks == DIALECT_OPENAI_CHAT && !under_v1)
 		jw_kcstr(w, "error_type", api_error_name(e));
-	write_matches(w, r, "patterns", true);
+	write_patterns(w, r);
 	jw_end(w);
 }
 
@@ -692,6 +739,9 @@ void guardrails_error_body(const struct guardrails_report *r, enum dialect asks,
 		jw_kcstr(&w, "request_id", request_id);
 	else if (asks != DIALECT_GEMINI)
 		jw_kcstr(&w, "error_type", api_error_name(e));
-	write_metadata(&w, r);
+	char *metadata _cleanup_free_ = guardrails_metadata(r);
+
+	if (metadata != NULL)
+		jw_kraw(&w, "openrouter_metadata", str_of(metadata));
 	jw_end(&w);
 }

@@ -42,9 +42,9 @@ int guardrails_scan(const struct guardrails *g, const struct config_key *key, en
 /* Does a rule of this workspace scan what tools give? */
 bool guardrails_scans_tools(const struct guardrails *g, const struct config_key *key);
 /*
- * Scans what a command has written. True: it is to be replaced by what was appended to out: the text
- * with placeholders, or a notice that stands for all of it where a rule blocks. What was found is
- * added to ret. Any thread.
+ * Scans what a command has written. True: it is to be replaced by what was appended to out: the
+ * text with placeholders, or a notice that stands for all of it where a rule blocks. What was found
+ * is added to ret. Any thread.
  */
 bool guardrails_tool_output(const struct guardrails *g, const struct config_key *key,
         struct str text, struct guardrails_report *ret, struct buf *out);
@@ -57,6 +57,10 @@ int guardrails_route(const struct guardrails *g, const struct config_key *key, s
 void guardrails_log(const struct guardrails_report *r, const char *id, size_t from);
 /* Puts what was found into a record; the texts only where it stores content. */
 void guardrails_record(const struct guardrails_report *r, struct record *to);
+
+/* The value of `openrouter_metadata`, raw JSON to free(), for a request that asked for it and where
+ * something was found; else NULL. */
+char *guardrails_metadata(const struct guardrails_report *r);
 
 /* Did a rule block? Then the envelope of the answer, in the shape of who asks, is this one. */
 bool guardrails_blocked(const struct guardrails_report *r);

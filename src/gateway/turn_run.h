@@ -94,6 +94,7 @@ struct turn_run {
 	struct run_files files;
 	struct responses_state_turn state;
 	struct relay_run relay;
+	char *metadata; /* who.metadata, or NULL */
 	struct guardrails_report guard;      /* what the request was found to hold */
 	struct guardrails_report tool_guard; /* and the output of its commands */
 	struct buf out;  /* bytes that wait until the answer may begin */

@@ -60,6 +60,7 @@ static void turn_run_free(struct turn_run *t)
 	free(t->beta);
 	free(t->path_model);
 	free(t->model_shown);
+	free(t->metadata);
 	free(t->job_error);
 	if (t->timer != NULL)
 		event_free(t->timer);
@@ -799,6 +800,7 @@ static void parse_done(void *arg)
 
 	t->storing = false;
 	guardrails_log(&t->guard, t->who.id, 0);
+	t->who.metadata = t->metadata = guardrails_metadata(&t->guard);
 	if (t->job_error != NULL || t->x == NULL)
 		refuse(t, t->job_error);
 	else

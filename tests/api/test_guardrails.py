@@ -355,3 +355,31 @@ def test_patterns_that_are_refused(pattern):
     finally:
         server.kill()
         server.remove()
+
+
+# ---- metadata ----
+
+@matrix
+def test_metadata_of_what_went_on(server, upstream, spoken, served, stream):
+    model = upstream.says(served, Say("Fine."), Say("Fine."), Say("Fine."))
+    text = "j.doe@example.com and j.doe@example.org have TICKET-1234"
+    want = {"pipeline": [{"type": "guardrail", "name": "content-filter", "summary": "strict", "data": {
+        "action": "redacted", "flagged": True, "engines": ["regex"], "matched_entity_types": ["email", "ticket"]}}]}
+    asked = {"X-OpenRouter-Metadata": "enabled"}
+    answer = send(server.client(), spoken, model, text, stream, headers=asked)
+    assert answer.status == 200, answer
+    if stream:
+        found = [json.loads(line[6:]) for line in answer.text.splitlines()
+                 if line.startswith("data: ") and "openrouter_metadata" in line]
+        value, = found
+        assert value.get("type") in {"responses": ["response.completed"], "messages": ["message_stop"]}.get(spoken, [None])
+        value = value["response"] if spoken == "responses" else value
+    else:
+        value = answer.json
+    got = value["openrouter_metadata"]
+    got["pipeline"][0]["data"]["matched_entity_types"].sort()
+    assert got == want
+    assert b"example.com" not in answer.body
+    # Without the header, or with nothing to tell, there is no such member.
+    assert b"openrouter_metadata" not in send(server.client(), spoken, model, text, stream).body
+    assert b"openrouter_metadata" not in send(server.client(), spoken, model, "hello", stream, headers=asked).body

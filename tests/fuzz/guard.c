@@ -1,7 +1,7 @@
 /*
  * The scanner of guardrails with all built-ins: the first byte chooses actions and author, the rest
- * is the text. What is found must lie within the text's bounds, a text in which nothing redacts must
- * be left alone, and hits and action must agree.
+ * is the text. What is found must lie within the text's bounds, a text in which nothing redacts
+ * must be left alone, and hits and action must agree.
  */
 #include "base/error.h"
 #include "guard/guard.h"
