@@ -388,8 +388,14 @@ static bool open_sealed(
 {
 	struct turn_run *t = ctx;
 
-	return seal_open(t->g, str_of(target->config->name), str_of(target->model),
-	        str_of(t->key->account), sealed, out);
+	if (seal_open(t->g, str_of(target->config->name), str_of(target->model),
+	            str_of(t->key->account), sealed, out))
+		return true;
+	if (!t->state_dropped)
+		LOG(LOG_WARN, "state_dropped", LOG_S("id", t->who.id),
+		        LOG_S("provider", target->config->name), LOG_S("model", target->model));
+	t->state_dropped = true; /* one line for a request, however many there are */
+	return false;
 }
 
 static void upstream_local(struct turn_run *t, const struct provider_call *pc)
