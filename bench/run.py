@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Measures brig and prints one table: each figure beside its baseline from the same run and its budget.
 
-    bench/run.py [--build DIR] [--image FILE] [--only sandbox|files|egress|gateway|streams|loop|dialects] [-n TIMES]
+    bench/run.py [--build DIR] [--image FILE] [--only sandbox|files|egress|guard|gateway|streams|loop|dialects] [-n TIMES]
 
 Needs root, and what `scripts/setup bench` installs. Starts servers of its own on free loopback ports with data
 folders of their own, and ends them. Machines are noisy: read ratios and medians, and run it twice.
@@ -127,16 +127,26 @@ def loop(b, server):
         str(Latency(first)), "", "8 ms")
 
 
+def guard(b):
+    """The scan of guardrails, all built-ins at once."""
+    section("guardrails: one scan with all built-ins, median")
+    out = subprocess.run([os.path.join(b.args.build, "bench", "bench_guard")], check=True, stdout=subprocess.PIPE, text=True).stdout
+    for line in out.splitlines():
+        size, kind, us = line.split()
+        what = "compiling the rules" if size == "0" else "%s bytes, %s" % (size, kind)
+        row(what, "%.2f ms" % (float(us) / 1000))
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build", default=os.path.join(HERE, "..", "build"))
     ap.add_argument("--image", default=os.environ.get("BRIG_TEST_IMAGE", "/var/lib/brig/images/base.erofs"))
-    ap.add_argument("--only", action="append", choices=["sandbox", "files", "egress", "gateway", "streams", "loop", "dialects"])
+    ap.add_argument("--only", action="append", choices=["sandbox", "files", "egress", "guard", "gateway", "streams", "loop", "dialects"])
     ap.add_argument("-n", "--times", type=int, default=200)
     ap.add_argument("--seconds", type=int, default=5)
     ap.add_argument("--streams", type=int, default=5000)
     args = ap.parse_args()
-    only = args.only or ["sandbox", "files", "egress", "loop", "gateway", "dialects", "streams"]
+    only = args.only or ["sandbox", "files", "egress", "guard", "loop", "gateway", "dialects", "streams"]
     b = Bench(args)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with open("/proc/loadavg") as f:
@@ -149,7 +159,9 @@ def main():
             files.measure(b)
         if "egress" in only:
             egress.measure(b)
-        if set(only) - {"sandbox", "files", "egress"}:
+        if "guard" in only:
+            guard(b)
+        if set(only) - {"sandbox", "files", "egress", "guard"}:
             server = Server(b, "data", "")
         for name, part in (("loop", loop), ("gateway", gateway), ("dialects", gateways.measure), ("streams", streams)):
             if name in only:

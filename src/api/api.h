@@ -83,6 +83,8 @@ struct api_identity {
 	struct usage earlier;
 	struct money earlier_input, earlier_output;
 	int64_t ended_s; /* when it ended; 0: when OUT_END is emitted */
+	/* Raw JSON that the end of an answer has as `openrouter_metadata`; NULL: it has none. */
+	const char *metadata;
 	bool native_shell; /* the provider runs the request's shell itself */
 };
 

@@ -69,6 +69,13 @@ static void delta_begin(struct api_stream *s)
 	jw_object(j);
 }
 
+/* In the last chunk. */
+static void write_metadata(struct api_stream *s)
+{
+	if (s->answer.who->metadata)
+		jw_kraw(&s->w.json, "openrouter_metadata", str_of(s->answer.who->metadata));
+}
+
 static void delta_end(struct api_stream *s, const char *finish)
 {
 	struct json_writer *j = &s->w.json;
@@ -82,6 +89,8 @@ static void delta_end(struct api_stream *s, const char *finish)
 		jw_knull(j, "usage");
 	if (s->error)
 		chat_write_error(&s->w, s->error, s->answer.request->under_v1);
+	else if (finish && !echo_of(s)->usage_asked)
+		write_metadata(s);
 	chunk_tail(s);
 }
 
@@ -274,6 +283,7 @@ static int end(struct api_stream *s, const struct turn_output *o, struct buf *ou
 		chunk_head(s);
 		jw_end(&s->w.json);
 		chat_write_usage(&s->w, &s->answer);
+		write_metadata(s);
 		chunk_tail(s);
 		rc = move(s, out);
 	}

@@ -259,5 +259,7 @@ void chat_write_whole(struct ropewriter *w, const struct chat_answer *a)
 	jw_end(j);
 	jw_end(j);
 	chat_write_usage(w, a);
+	if (a->who->metadata)
+		jw_kraw(j, "openrouter_metadata", str_of(a->who->metadata));
 	jw_end(j);
 }

@@ -309,6 +309,8 @@ static void write_tail(struct api_stream *s, bool last)
 		write_usage(s);
 	jw_kcstr(w, "modelVersion", s->who->model);
 	jw_kcstr(w, "responseId", s->who->id);
+	if (last && s->who->metadata)
+		jw_kraw(w, "openrouter_metadata", str_of(s->who->metadata));
 	jw_end(w);
 }
 

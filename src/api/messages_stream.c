@@ -535,8 +535,11 @@ static void event_write(struct api_stream *s)
 	case EVENT_END:
 		write_end(s);
 		break;
-	case EVENT_PING:
 	case EVENT_STOP:
+		if (s->state.who->metadata)
+			jw_kraw(j, "openrouter_metadata", str_of(s->state.who->metadata));
+		break;
+	case EVENT_PING:
 		break;
 	default:
 		write_delta(s, e);

@@ -593,5 +593,7 @@ void messages_write_tail(struct ropewriter *w, const struct messages_state *s)
 	messages_write_usage(w, s, !s->ended);
 	if (s->who->provider)
 		jw_kcstr(&w->json, "provider", s->who->provider);
+	if (s->ended && s->who->metadata)
+		jw_kraw(&w->json, "openrouter_metadata", str_of(s->who->metadata));
 	jw_end(&w->json);
 }

@@ -515,5 +515,7 @@ void responses_write_tail(struct ropewriter *w, const struct responses_state *s)
 {
 	jw_end(&w->json); /* output */
 	write_usage(w, s);
+	if (s->totals && s->who->metadata)
+		jw_kraw(&w->json, "openrouter_metadata", str_of(s->who->metadata));
 	jw_end(&w->json);
 }

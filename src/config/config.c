@@ -340,7 +340,7 @@ static const struct field root_fields[] = {
         {"ids", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_ids},
         {"logging", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_logging},
         {"region", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
-        {"guardrails", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
+        {"guardrails", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_guardrails},
         {"broadcast", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
 };
 #undef AT
@@ -491,6 +491,9 @@ struct config *config_free(struct config *c)
 	for (i = 0; i < c->n_models; i++)
 		section_free_model(&c->models[i]);
 	free(c->models);
+	for (i = 0; i < c->n_guardrails; i++)
+		section_free_guardrail(&c->guardrails[i]);
+	free(c->guardrails);
 	free(c);
 	return NULL;
 }
@@ -555,6 +558,22 @@ int config_write_example(struct buf *out)
 	        "  deny: []\n"
 	        "  allow_private: off\n");
 	section_write_egress(out);
+	buf_puts(out,
+	        "\n"
+	        "# What requests are scanned for before a provider sees them; actions are block, "
+	        "redact and flag\n"
+	        "# (docs/guardrails.md). Without workspace: for all of them.\n"
+	        "#guardrails:\n"
+	        "#- name: everybody\n"
+	        "#  workspace: default\n"
+	        "#  content_filter_builtins:\n"
+	        "#  - {slug: email, action: redact}\n"
+	        "#  - {slug: regex-prompt-injection, action: block}\n"
+	        "#  content_filters:\n"
+	        "#  - {pattern: 'ACME-[0-9]{6}', label: customer, action: redact, placeholder: "
+	        "'[CUSTOMER]'}\n"
+	        "#  allow: [\"ignore all previous instructions is what attackers write\"]\n"
+	        "#  allowed_providers: [local]\n");
 	buf_printf(out,
 	        "\n"
 	        "# off: what is said to models and by them is stored nowhere, and no response can "

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/money.h"
 #include "base/str.h"
+#include "guard/guard.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,6 +82,33 @@ struct config_container {
 	struct money price_per_second; /* 0.0001 */
 };
 
+/* A rule as it is written; builtin or pattern. */
+struct config_guard_rule {
+	char *builtin, *pattern, *label, *placeholder; /* NULL: not given */
+	enum guard_action action;
+	bool user_only, scan_tool_output;
+};
+
+/* Patterns compile, names of built-ins exist; all lists together are within one guard's bounds. */
+struct config_guardrail {
+	char *name;
+	char *workspace; /* NULL: every one */
+	struct config_guard_rule *rules;
+	size_t n_rules;
+	char **allow; /* phrases */
+	size_t n_allow;
+	char **allowed_models; /* as asked for, as "provider/model" or as "model"; none: any */
+	size_t n_allowed_models;
+	char **ignored_models;
+	size_t n_ignored_models;
+	char **allowed_providers; /* none: any */
+	size_t n_allowed_providers;
+	char **ignored_providers;
+	size_t n_ignored_providers;
+};
+/* For guard_new(); its texts are the rule's. */
+struct guard_rule config_guard_rule(const struct config_guard_rule *r);
+
 struct config_limits {                   /* DESIGN section 8: what an operator may change */
 	uint64_t body_bytes;             /* 67,108,864 */
 	uint64_t in_flight_bytes;        /* 1 GiB */
@@ -132,6 +160,8 @@ struct config {
 	struct config_container container;
 	struct config_limits limits;
 	struct config_egress egress;
+	struct config_guardrail *guardrails;
+	size_t n_guardrails;
 	bool store_content;
 	uint64_t grace_ms; /* 30,000 */
 	uint32_t id_base;  /* 1,879,048,192 */

@@ -9,6 +9,7 @@ int section_providers(struct loader *l, const struct yaml_node *n, void *target)
 int section_egress(struct loader *l, const struct yaml_node *n, void *target);
 void section_preset_egress(struct loader *l);
 void section_write_egress(struct buf *out); /* the rows that have a default */
+int section_guardrails(struct loader *l, const struct yaml_node *n, void *target);
 int section_models(struct loader *l, const struct yaml_node *n, void *target);
 
 /* Providers whose key is in the environment, for a file that lists none. */
@@ -21,6 +22,7 @@ int section_check_routes(struct loader *l, const struct yaml_node *n);
 void section_free_provider(struct config_provider *p);
 void section_free_model(struct config_model *m);
 void section_free_egress(struct config_egress *e);
+void section_free_guardrail(struct config_guardrail *g);
 void section_free_key(struct config_key *k);
 
 #endif

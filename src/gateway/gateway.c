@@ -8,6 +8,7 @@
  */
 #include "gateway/internal.h"
 
+#include "gateway/guardrails.h"
 #include "gateway/lists.h"
 #include "gateway/idempotency.h"
 #include "gateway/network.h"
@@ -188,7 +189,9 @@ static int gateway_start(struct gateway *g, struct error *err)
 	g->shared = shared_map(g->options->shared_fd, err);
 	if (g->shared == NULL)
 		return -ERR_IO;
-	r = start_store(g, err);
+	r = guardrails_new(g->config, &g->guardrails, err);
+	if (r == 0)
+		r = start_store(g, err);
 	if (r == 0)
 		r = start_blobs(g, err);
 	if (r < 0)
@@ -244,6 +247,7 @@ static void gateway_stop(struct gateway *g)
 	}
 	g->shared = shared_unmap(g->shared);
 	mem_wipe(g->seal_key, sizeof(g->seal_key));
+	g->guardrails = guardrails_free(g->guardrails);
 	config_free(g->config);
 	if (g->base != NULL)
 		event_base_free(g->base);

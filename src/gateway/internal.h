@@ -13,6 +13,7 @@
  *     row.c       rows of containers            forward.c   requests that are another gateway's
  *     keeper.c    what time makes due           saving.c    homes that are saved elsewhere
  *     network.c   policies shown, records of egress
+ *     guardrails.c what requests are scanned for, before all else
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
 #define BRIG_GATEWAY_INTERNAL_H
@@ -42,10 +43,12 @@ struct lists;
 struct exec;
 struct turn_sink;
 struct websocket;
+struct guardrails;
 
 struct gateway {
 	const struct gateway_options *options;
 	struct config *config;
+	struct guardrails *guardrails; /* for any thread */
 	struct event_base *base;
 	struct pool *pool;
 	struct http_server *server;
@@ -127,6 +130,10 @@ void respond_error(struct http_exchange *x, bool under_v1, const struct error *e
  * else NULL. */
 void respond_error_to(struct http_exchange *x, enum dialect asks, bool under_v1,
         const char *request_id, const struct error *e);
+/* The same for what a guardrail blocked. */
+struct guardrails_report;
+void respond_blocked(struct http_exchange *x, enum dialect asks, bool under_v1,
+        const char *request_id, const struct error *e, const struct guardrails_report *why);
 /* The envelope alone; adds the header that goes with Anthropic's. */
 void respond_error_body(struct http_exchange *x, enum dialect asks, bool under_v1,
         const char *request_id, const struct error *e, struct buf *out);

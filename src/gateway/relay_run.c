@@ -61,6 +61,9 @@ static bool fits(const struct turn_run *t, const struct provider_target *target)
 {
 	const struct turn_request *q = &t->request;
 
+	/* A relay cannot add what guardrails have to say. */
+	if (t->who.metadata != NULL && q->only_here == NULL)
+		return false;
 	return !t->no_compact && q->body.p != NULL && knows_tools(target, q->conversation) && !q->store &&
 	       target->provider->dialect == q->api->speaks && target->provider->relay != NULL &&
 	       !t->in.path_array && !t->websocket && !holds_ours(q->conversation);

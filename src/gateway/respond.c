@@ -5,6 +5,7 @@
  * there; the paths that the dialects share are Anthropic's for a client that sends its version
  * header, and OpenAI's with OpenRouter's added fields for all others.
  */
+#include "gateway/guardrails.h"
 #include "gateway/internal.h"
 
 #include "base/id.h"
@@ -76,6 +77,24 @@ void respond_error_to(struct http_exchange *x, enum dialect asks, bool under_v1,
 		http_response_header(x, "x-should-retry", "false");
 	respond_retry_after(x, e);
 	respond_error_body(x, asks, under_v1, request_id, e, &body);
+	http_respond(
+	        x, error_http_status(e), "application/json", (struct str){body.data, body.len});
+	buf_free(&body);
+}
+
+void respond_blocked(struct http_exchange *x, enum dialect asks, bool under_v1,
+        const char *request_id, const struct error *e, const struct guardrails_report *why)
+{
+	struct buf body = BUF_INIT(262144);
+	char id[40];
+
+	if (request_id == NULL && asks == DIALECT_ANTHROPIC) {
+		id_make(id, sizeof(id), "req_", 24);
+		http_response_header(x, "request-id", id);
+		request_id = id;
+	}
+	guardrails_error_body(why, asks, under_v1, request_id, e, &body);
+	http_response_header(x, "x-should-retry", "false");
 	http_respond(
 	        x, error_http_status(e), "application/json", (struct str){body.data, body.len});
 	buf_free(&body);

@@ -98,7 +98,9 @@ static void on_output(void *ctx, struct command *c, bool is_stderr, const void *
 		return;
 	}
 	collector_feed(is_stderr ? t->run.err : t->run.out, data, n, &live);
-	feed_output(t, is_stderr, &live);
+	/* What is scanned is shown once all of it is there. */
+	if (!guardrails_scans_tools(t->g->guardrails, t->key))
+		feed_output(t, is_stderr, &live);
 }
 
 static void output_fill(struct turn_run *t, const struct command_end *end, struct command_output *o)
@@ -135,6 +137,20 @@ static void session_ended(struct turn_run *t)
 		collector_feed(t->run.out, too_large, sizeof(too_large) - 1, NULL);
 }
 
+/* What model and client see of a text that was held back: scanned, and then at once. */
+static void guard_output(struct turn_run *t, struct str *text, struct buf *live)
+{
+	_cleanup_buf_ struct buf scanned = BUF_INIT((size_t)1 << 20);
+	size_t before = t->tool_guard.scan.n_hits;
+
+	if (guardrails_tool_output(t->g->guardrails, t->key, *text, &t->tool_guard, &scanned))
+		*text = (struct str){scanned.data, scanned.len};
+	buf_reset(live);
+	buf_append(live, text->p, text->n);
+	*text = (struct str){live->data, live->len};
+	guardrails_log(&t->tool_guard, t->who.id, before);
+}
+
 /* What the collectors still held back goes out; then the command's result. */
 static void command_ended(struct turn_run *t, const struct command_end *end)
 {
@@ -150,12 +166,16 @@ static void command_ended(struct turn_run *t, const struct command_end *end)
 		session_ended(t);
 	collector_end(t->run.out, &out);
 	collector_end(t->run.err, &err);
+	output_fill(t, end, &o);
+	if (guardrails_scans_tools(t->g->guardrails, t->key)) {
+		guard_output(t, &o.out, &out);
+		guard_output(t, &o.err, &err);
+	}
 	feed_output(t, false, &out);
 	if (t->run.call != NULL)
 		feed_output(t, true, &err);
 	if (t->run.call == NULL)
 		return; /* the turn was cancelled meanwhile */
-	output_fill(t, end, &o);
 	size_t used = o.out.n + o.err.n;
 	size_t shown = utf8_count(o.out.p, o.out.n);
 

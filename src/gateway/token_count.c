@@ -9,6 +9,7 @@
  * The client may go at any time. While the pool works the job stays, else its end is the end of
  * all.
  */
+#include "gateway/guardrails.h"
 #include "gateway/internal.h"
 
 #include "api/token_estimate.h"
@@ -45,6 +46,7 @@ struct token_count {
 	struct api_seal seal; /* of compactions */
 	char *session, *beta, *model;
 	struct turn_request request;
+	struct guardrails_report guard;
 	struct route route;
 	struct provider_request upstream; /* body NULL: nobody is asked */
 	const struct counter *counter;    /* how it is asked */
@@ -62,6 +64,7 @@ static void count_free(struct token_count *c)
 	if (c->fetch != NULL)
 		http_fetch_cancel(c->fetch);
 	turn_request_free(&c->request);
+	guardrails_report_clear(&c->guard);
 	route_free(&c->route);
 	provider_request_free(&c->upstream);
 	buf_free(&c->answer);
@@ -77,7 +80,10 @@ static void count_free(struct token_count *c)
 
 static void answer_error(struct token_count *c, const struct error *e)
 {
-	respond_error_to(c->x, c->asks, c->under_v1, NULL, e);
+	if (guardrails_blocked(&c->guard))
+		respond_blocked(c->x, c->asks, c->under_v1, NULL, e, &c->guard);
+	else
+		respond_error_to(c->x, c->asks, c->under_v1, NULL, e);
 	count_free(c);
 }
 
@@ -300,6 +306,12 @@ static void parse_work(void *arg)
 	struct token_count *c = arg;
 	struct error e;
 
+	/* An estimate tells nobody anything, but a provider may be asked. */
+	if (guardrails_scan(c->g->guardrails, c->key, c->api->speaks, &c->in.body, &c->in.body_len,
+	            NULL, &c->guard, &e) < 0) {
+		c->failed = error_copy(&e);
+		return;
+	}
 	if (c->api->parse(&c->in, STR("count"), &c->request, &e) < 0)
 		c->failed = error_copy(&e);
 	c->in.body = NULL; /* the api has it in every case */
@@ -365,6 +377,11 @@ static void find_route(struct token_count *c)
 	struct error e;
 
 	if (route_resolve(c->g->config, &query, &c->route, &e) < 0) {
+		answer_error(c, &e);
+		return;
+	}
+	if (guardrails_route(c->g->guardrails, c->key, c->request.conversation->model, &c->route,
+	            &e) < 0) {
 		answer_error(c, &e);
 		return;
 	}

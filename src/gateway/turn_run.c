@@ -38,6 +38,8 @@ void turn_run_free(struct turn_run *t)
 	run_files_free(t);
 	responses_state_turn_free(t);
 	relay_run_free(t);
+	guardrails_report_clear(&t->guard);
+	guardrails_report_clear(&t->tool_guard);
 	turn_free(t->turn);
 	turn_request_free(&t->request);
 	route_free(&t->route);
@@ -50,6 +52,7 @@ void turn_run_free(struct turn_run *t)
 	free(t->beta);
 	free(t->path_model);
 	free(t->model_shown);
+	free(t->metadata);
 	free(t->job_error);
 	if (t->timer != NULL)
 		event_free(t->timer);

@@ -12,6 +12,7 @@
 
 #include "gateway/attempts.h"
 #include "gateway/documents.h"
+#include "gateway/guardrails.h"
 #include "gateway/internal.h"
 #include "gateway/relay_run.h"
 #include "gateway/responses_state_turn.h"
@@ -98,6 +99,9 @@ struct turn_run {
 	struct relay_run relay;
 	struct api_seal seal;  /* of compactions */
 	bool no_compact;       /* the target has no path of its own for them */
+	char *metadata; /* who.metadata, or NULL */
+	struct guardrails_report guard;      /* what the request was found to hold */
+	struct guardrails_report tool_guard; /* and the output of its commands */
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */
 	bool served;     /* a provider's reply has begun */

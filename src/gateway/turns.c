@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #define POOL_PARSE (64 * 1024) /* larger bodies are read on the pool */
+#define POOL_SCAN  (8 * 1024)  /* the same where they are scanned too */
 /* In a path: what is longer than a name may be is refused as a name. */
 #define MODEL_NAME_MAX 1024
 
@@ -25,7 +26,10 @@ static void refuse(struct turn_run *t, const struct error *e)
 		turn_run_sink_end(t, e);
 	} else if (x != NULL) {
 		turn_run_id_headers(t);
-		respond_error_to(x, t->asks, t->in.under_v1, t->who.id, e);
+		if (guardrails_blocked(&t->guard))
+			respond_blocked(x, t->asks, t->in.under_v1, t->who.id, e, &t->guard);
+		else
+			respond_error_to(x, t->asks, t->in.under_v1, t->who.id, e);
 	}
 	turn_run_reap(t);
 }
@@ -261,6 +265,11 @@ static void parse_work(void *arg)
 		t->job_error = error_copy(&e);
 		return;
 	}
+	if (guardrails_scan(t->g->guardrails, t->key, t->api->speaks, &t->in.body, &t->in.body_len,
+	            &t->state.input, &t->guard, &e) < 0) {
+		t->job_error = error_copy(&e);
+		return;
+	}
 	if (t->api->parse(&t->in, str_of(t->seed), &t->request, &e) < 0)
 		t->job_error = error_copy(&e);
 	t->in.body = NULL; /* the api has it in every case */
@@ -268,8 +277,13 @@ static void parse_work(void *arg)
 
 static void route_found(struct turn_run *t, const struct error *err)
 {
+	struct error e;
+
 	if (err != NULL || t->x == NULL)
 		refuse(t, err);
+	else if (guardrails_route(t->g->guardrails, t->key, t->request.conversation->model,
+	                 &t->route, &e) < 0)
+		refuse(t, &e);
 	else if (network_wanted(t) != NULL)
 		network_begin(t);
 	else
@@ -281,6 +295,8 @@ static void parse_done(void *arg)
 	struct turn_run *t = arg;
 
 	t->storing = false;
+	guardrails_log(&t->guard, t->who.id, 0);
+	t->who.metadata = t->metadata = guardrails_metadata(&t->guard);
 	if (t->job_error != NULL || t->x == NULL)
 		refuse(t, t->job_error);
 	else
@@ -326,6 +342,7 @@ static void keep_head(struct turn_run *t, const struct request *r)
 	        .path_stream = r->streams,
 	};
 	t->in.path_array = r->streams && !wants_events(r->x);
+	t->guard.told = str_is(http_request_header(r->x, "x-openrouter-metadata"), "enabled");
 	t->session = keep_header(r->x, "x-session-id", &t->in.session_header);
 	t->beta = keep_header(r->x, "anthropic-beta", &t->in.anthropic_beta);
 	if (r->params[0].p == NULL)
@@ -367,7 +384,10 @@ void turns_handle(struct request *r, const struct api *api)
 		turn_run_own(t);
 		http_request_release(r->x);
 	}
-	if (t->in.body_len <= POOL_PARSE && !responses_state_turn_needs_pool(t)) {
+
+	size_t at_once = guardrails_scans(g->guardrails, t->key) ? POOL_SCAN : POOL_PARSE;
+
+	if (t->in.body_len <= at_once && !responses_state_turn_needs_pool(t)) {
 		parse_work(t);
 		parse_done(t);
 		return;

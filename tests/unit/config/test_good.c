@@ -278,6 +278,11 @@ static void test_example(void **state)
 	assert_int_equal(c->providers[0].n_prices, 1);
 	assert_int_equal(c->n_models, 1);
 	assert_int_equal(c->container.n_memory_allowed, 2);
+	assert_int_equal(c->n_guardrails, 1);
+	assert_string_equal(c->guardrails[0].workspace, "default");
+	assert_int_equal(c->guardrails[0].n_rules, 3);
+	assert_string_equal(c->guardrails[0].rules[2].placeholder, "[CUSTOMER]");
+	assert_int_equal(c->guardrails[0].n_allow, 1);
 	config_free(c);
 	buf_free(&text);
 	buf_free(&all);

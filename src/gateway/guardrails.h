@@ -1,0 +1,70 @@
+/*
+ * Guardrails in front of a turn (docs/guardrails.md): what a client sends is scanned before anybody
+ * else gets it. The rules that hold for a workspace are compiled once, and shared by all turns.
+ */
+#ifndef BRIG_GATEWAY_GUARDRAILS_H
+#define BRIG_GATEWAY_GUARDRAILS_H
+
+#include "api/api.h"
+#include "config/config.h"
+#include "guard/guard.h"
+#include "provider/provider.h"
+#include "record/record.h"
+
+struct guardrails;
+struct guardrails_set; /* the rules of one workspace, merged */
+
+/* c must outlive it. */
+int guardrails_new(const struct config *c, struct guardrails **ret, struct error *err);
+struct guardrails *guardrails_free(struct guardrails *g); /* NULL is fine; returns NULL */
+
+/* What a scan found; zeroed: there was none. To be cleared. */
+struct guardrails_report {
+	const struct guardrails_set *set;
+	struct guard_scan scan;
+	bool told; /* it asked for openrouter_metadata */
+};
+void guardrails_report_clear(struct guardrails_report *r);
+
+/* Does this workspace have rules, so that a scan takes time? */
+bool guardrails_scans(const struct guardrails *g, const struct config_key *key);
+
+/*
+ * Scans the texts of a request's body, any thread. Where a rule redacts, *body is replaced by one
+ * that differs in these strings only, and the place that own points at (NULL, or {NULL,0}: none) is
+ * found again in it. -ERR_PERMISSION: a rule blocks; -ERR_NOMEM, -ERR_TOO_LARGE. A body that is no
+ * JSON is not scanned: no api takes it.
+ */
+int guardrails_scan(const struct guardrails *g, const struct config_key *key, enum dialect speaks,
+        char **body, size_t *body_len, struct str *own, struct guardrails_report *ret,
+        struct error *err);
+
+/* Does a rule of this workspace scan what tools give? */
+bool guardrails_scans_tools(const struct guardrails *g, const struct config_key *key);
+/*
+ * Scans what a command has written. True: it is to be replaced by what was appended to out: the
+ * text with placeholders, or a notice that stands for all of it where a rule blocks. What was found
+ * is added to ret. Any thread.
+ */
+bool guardrails_tool_output(const struct guardrails *g, const struct config_key *key,
+        struct str text, struct guardrails_report *ret, struct buf *out);
+
+/* Drops the targets that a guardrail of this workspace forbids; -ERR_PERMISSION: none is left. */
+int guardrails_route(const struct guardrails *g, const struct config_key *key, struct str asked,
+        struct route *route, struct error *err);
+
+/* Logs what was found, without its text, from hit number `from` on. */
+void guardrails_log(const struct guardrails_report *r, const char *id, size_t from);
+/* Puts what was found into a record; the texts only where it stores content. */
+void guardrails_record(const struct guardrails_report *r, struct record *to);
+
+/* The value of `openrouter_metadata`, raw JSON to free(), for a request that asked for it and where
+ * something was found; else NULL. */
+char *guardrails_metadata(const struct guardrails_report *r);
+
+/* Did a rule block? Then the envelope of the answer, in the shape of who asks, is this one. */
+bool guardrails_blocked(const struct guardrails_report *r);
+void guardrails_error_body(const struct guardrails_report *r, enum dialect asks, bool under_v1,
+        const char *request_id, const struct error *e, struct buf *out);
+
+#endif
