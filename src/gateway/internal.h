@@ -12,7 +12,7 @@
  *     container_files*.c their files            upload.c    bodies taken in pieces
  *     row.c       rows of containers            forward.c   requests that are another gateway's
  *     keeper.c    what time makes due           saving.c    homes that are saved elsewhere
- *     network.c   policies shown, records of egress
+ *     network.c   policies shown, records of egress     recording.c, ledger.c  what happened, and its price
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
 #define BRIG_GATEWAY_INTERNAL_H
@@ -40,6 +40,7 @@ struct turn_run;
 struct upstream_link;
 struct lists;
 struct exec;
+struct ledger;
 
 struct gateway {
 	const struct gateway_options *options;
@@ -59,6 +60,7 @@ struct gateway {
 	struct lists *lists;   /* of models, as providers tell them */
 	struct shared *shared; /* with the other gateways of this node */
 	struct keeper *keeper;
+	struct ledger *ledger;
 	struct network *network;
 	struct saving *saving; /* NULL: homes are saved where they are */
 	struct event *term, *term2, *grace, *drain_poll;
@@ -159,6 +161,11 @@ void responses_state_http_get(struct request *r);
 void responses_state_http_delete(struct request *r);
 void responses_state_http_cancel(struct request *r);
 void responses_state_http_items(struct request *r);
+void generations_get(struct request *r);
+void generations_content(struct request *r);
+void generations_forget(struct request *r);
+void generations_runs(struct request *r);
+void generations_list(struct request *r);
 void containers_create(struct request *r);
 void containers_list(struct request *r);
 void containers_get(struct request *r);

@@ -12,6 +12,7 @@
 #include "gateway/attempts.h"
 #include "gateway/documents.h"
 #include "gateway/internal.h"
+#include "gateway/recording.h"
 #include "gateway/relay_run.h"
 #include "gateway/responses_state_turn.h"
 #include "tool/bash_session.h"
@@ -92,6 +93,7 @@ struct turn_run {
 	struct run run;
 	struct run_files files;
 	struct responses_state_turn state;
+	struct recording recording;
 	struct relay_run relay;
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */
@@ -132,6 +134,10 @@ void turn_run_feed(
 
 /* Emits the end, which responses_state_turn_hold() has held back, and goes on. turns.c */
 void turn_run_emit_end(
+        struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
+
+/* The same once the record is settled: only recording.c calls it. */
+void turn_run_emit_settled(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
 
 /* The head of an answer with this status; or all of one that says why the turn failed. turns.c */

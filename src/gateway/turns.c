@@ -43,6 +43,7 @@ static void turn_run_free(struct turn_run *t)
 	if (s != NULL)
 		t->request.api->close(s);
 	run_files_free(t);
+	recording_free(t);
 	responses_state_turn_free(t);
 	relay_run_free(t);
 	turn_free(t->turn);
@@ -373,6 +374,7 @@ static void emit(struct turn_run *t, const struct turn_output *o, const struct t
 {
 	if (o->type == OUT_TOOL_BEGIN || o->type == OUT_ITEM_END)
 		callids_keep(t, o->item);
+	recording_output(t, o);
 	if (o->type == OUT_END) {
 		t->ended = true;
 		t->failure = o->error;
@@ -438,7 +440,10 @@ static void perform(struct turn_run *t, const struct turn_effect *ef)
 		if (ef->output.type == OUT_END && responses_state_turn_hold(t, &ef->output))
 			break;
 		turn_totals(t->turn, clock_mono_ms(), &totals);
-		emit(t, &ef->output, &totals);
+		if (ef->output.type == OUT_END)
+			recording_hold(t, &ef->output, &totals);
+		else
+			emit(t, &ef->output, &totals);
 		break;
 	case EFFECT_ARM_TIMER:
 		arm_timer(t, ef->at_ms);
@@ -509,6 +514,12 @@ void turn_run_go_on(struct turn_run *t)
 void turn_run_emit_end(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals)
 {
+	recording_hold(t, end, totals);
+}
+
+void turn_run_emit_settled(
+        struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals)
+{
 	emit(t, end, totals);
 	turn_pump(t);
 }
@@ -522,6 +533,7 @@ static void refuse(struct turn_run *t, const struct error *e)
 	struct http_exchange *x = t->x;
 
 	t->done = true;
+	recording_refused(t, e);
 	if (x != NULL) {
 		id_headers(t);
 		respond_error_to(x, t->asks, t->in.under_v1, t->who.id, e);
@@ -600,6 +612,24 @@ static struct money price_so_far(void *ctx, const struct usage *u)
 	return money_add(input, output);
 }
 
+/* Its row is there: from here on it may cost something. */
+static void turn_opened(struct turn_run *t, const struct error *err)
+{
+	struct error e;
+
+	if (err == NULL && (t->x != NULL || t->request.background)) {
+		if (t->request.background)
+			responses_state_turn_background(t);
+		else
+			feed_plain(t, TURN_START);
+		return;
+	}
+	if (err != NULL)
+		error_set(&e, ERR_UNAVAILABLE, "The request could not be written down: try later.");
+	t->turn = turn_free(t->turn);
+	refuse(t, err != NULL ? &e : NULL);
+}
+
 static void turn_begin(struct turn_run *t)
 {
 	struct turn_request *q = &t->request;
@@ -630,10 +660,7 @@ static void turn_begin(struct turn_run *t)
 	struct timeval every = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
 
 	event_add(t->keepalive, &every);
-	if (q->background)
-		responses_state_turn_background(t);
-	else
-		feed_plain(t, TURN_START);
+	recording_open(t, turn_opened);
 }
 
 void turn_run_background(struct turn_run *t, const struct error *e)
@@ -758,6 +785,7 @@ static void parse_work(void *arg)
 	struct turn_run *t = arg;
 	struct error e;
 
+	recording_body(t);
 	if (responses_state_turn_expand(t, &e) < 0) {
 		t->job_error = error_copy(&e);
 		return;
@@ -859,6 +887,7 @@ void turns_handle(struct request *r, const struct api *api)
 	g->turns = t;
 	http_exchange_set_data(r->x, &t->owner);
 	keep_head(t, r);
+	recording_begin(t, r);
 	t->in.body = request_take_body(r, &t->in.body_len);
 	http_request_release(r->x);
 	if (t->in.body_len <= POOL_PARSE && !responses_state_turn_needs_pool(t)) {
