@@ -7,6 +7,7 @@
  */
 #include "gateway/recording.h"
 
+#include "gateway/exec.h"
 #include "gateway/ledger.h"
 #include "gateway/turn_run.h"
 
@@ -202,6 +203,7 @@ void recording_beat_all(struct gateway *g)
 {
 	for (struct turn_run *t = g->turns; t != NULL; t = t->next)
 		beat(t);
+	exec_record_beat_all(g);
 }
 
 /* ---- the row ---- */
