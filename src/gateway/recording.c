@@ -17,9 +17,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#define CONTENT_MAX ((size_t)4 << 20) /* of a request, of an answer: a larger one is not kept */
-#define TEXT_MAX    1024              /* of what a request says of itself */
-#define JSON_KEPT   16384             /* of metadata and trace */
+#define CONTENT_MAX   ((size_t)4 << 20) /* of a request, of an answer: a larger one is not kept */
+#define BYTES_A_TOKEN 4
+#define TEXT_MAX      1024  /* of what a request says of itself */
+#define JSON_KEPT     16384 /* of metadata and trace */
 
 static int64_t now_ms(void)
 {
@@ -148,6 +149,7 @@ void recording_body(struct turn_run *t)
 	struct record *r = t->recording.record;
 	struct body_scan s = {.text = {t->in.body, t->in.body_len}, .record = r};
 
+	t->recording.asked_bytes = t->in.body_len;
 	/* What is wrong with it, the api says. */
 	json_read(s.text, on_body, &s, NULL);
 	if (r->store_content && s.text.n <= CONTENT_MAX)
@@ -167,7 +169,8 @@ static void fill_totals(
 	        .cache_write = u->cache_write,
 	        .output = u->output,
 	        .reasoning = u->reasoning,
-	        .given = u->given,
+	        .given = u->given && !r->tokens.estimated,
+	        .estimated = r->tokens.estimated,
 	};
 	api_price(&t->who, u, &r->input_cost, &r->output_cost);
 	r->sandbox_cost = totals->sandbox_cost;
@@ -246,13 +249,15 @@ void recording_attempt(struct turn_run *t)
 	record_set(&a->provider, str_of(target->config->name));
 	record_set(&a->model, str_of(target->model));
 	a->begin_ms = now_ms();
+	t->recording.seen_bytes = 0;
 	t->recording.attempt = true;
 }
 
 static void attempt_ended(struct turn_run *t, struct record_attempt *a)
 {
 	a->end_ms = now_ms();
-	a->status = t->up.status;
+	if (t->up.status != 0)
+		a->status = t->up.status;
 	t->recording.attempt = false;
 }
 
@@ -299,6 +304,7 @@ void recording_stream(struct turn_run *t, const struct stream_event *ev)
 		return;
 	switch (ev->type) {
 	case STREAM_BEGIN:
+		a->status = t->up.status;
 		break;
 	case STREAM_ITEM_BEGIN:
 		t->recording.writing = ev->item_type;
@@ -308,6 +314,7 @@ void recording_stream(struct turn_run *t, const struct stream_event *ev)
 			a->first_ms = now_ms();
 		if (t->recording.record->first_ms == 0)
 			t->recording.record->first_ms = a->first_ms;
+		t->recording.seen_bytes += ev->text.n;
 		keep_text(t, ev);
 		break;
 	case STREAM_ITEM_END:
@@ -520,6 +527,26 @@ static struct record *finish_record(struct turn_run *t)
 	return r;
 }
 
+/*
+ * A reply that was broken off without a word on its tokens is paid for by what was seen of it:
+ * about four bytes a token, of the request and of the text. What a local provider writes is free.
+ */
+static void estimate(struct turn_run *t, struct turn_totals *totals)
+{
+	struct record_attempt *a = attempt_of(t);
+	struct usage *u = &totals->usage;
+	uint64_t input = (t->recording.asked_bytes + BYTES_A_TOKEN - 1) / BYTES_A_TOKEN;
+	uint64_t output = (t->recording.seen_bytes + BYTES_A_TOKEN - 1) / BYTES_A_TOKEN;
+
+	if (a == NULL || a->tokens.given || a->status != 200)
+		return;
+	a->tokens = (struct record_tokens){.input = input, .output = output, .estimated = true};
+	u->input += input;
+	u->output += output;
+	u->given = true;
+	t->recording.record->tokens.estimated = true;
+}
+
 void recording_hold(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals)
 {
@@ -533,8 +560,10 @@ void recording_hold(
 	rec->end = *end;
 	rec->totals = *totals;
 	fill_served(r, t);
-	fill_totals(r, t, totals);
 	r->cancelled = end->status == TURN_CANCELED;
+	if (r->cancelled)
+		estimate(t, &rec->totals);
+	fill_totals(r, t, &rec->totals);
 	r->status = status_of(t, end);
 	if (end->error != NULL)
 		record_set(&r->error, str_of(end->error->text));

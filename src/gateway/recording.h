@@ -29,7 +29,7 @@ struct recording {
 	bool attempt;                     /* the last attempt is under way */
 	enum item_type writing;           /* what the upstream writes */
 	struct buf completion, reasoning; /* content */
-	int64_t command_ms;               /* when the command that runs began; 0: none */
+	size_t asked_bytes, seen_bytes;   /* of the request; of what the upstream under way wrote */
 	size_t run;                       /* the one under way, in record->runs; SIZE_MAX: none */
 	struct turn_output end;           /* held until the row is settled */
 	struct turn_totals totals;

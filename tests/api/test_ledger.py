@@ -8,7 +8,7 @@ import pytest
 
 from brigtest import SHELL, wait_for
 from fake_provider import Reply, Wait, calls, chunk, shell, text
-from test_records import ask, exact, record
+from test_records import ask, exact, priced, record
 
 
 def rows(client, **query):
@@ -42,6 +42,21 @@ def test_a_client_that_goes_away_pays_for_the_sandbox(client, provider):
     assert row["cancelled"] and row["server_tool_cost"] == Decimal("0.003")
     (run,) = client.get("/generations/%s/tool_runs" % generation).json["data"]
     assert run["status"] in ("incomplete", "failed")
+
+
+def test_a_client_that_goes_away_pays_for_the_tokens_it_saw(client, provider):
+    more = threading.Event()
+    model = priced(provider, Reply([chunk({"role": "assistant", "content": "x" * 400}), Wait(more)]))
+    stream = client.begin(model, session_id="tokens-seen")
+    stream.until("response.output_text.delta")
+    generation = stream.response_headers["x-generation-id"]
+    stream.sock.close()
+    wait_for(lambda: record(client, generation)["ledger_status"] == "settled")
+    more.set()
+    row = record(client, generation)
+    assert row["cancelled"] and row["usage_is_estimated"]
+    assert row["tokens_completion"] == 100 and row["tokens_prompt"] > 0
+    assert row["total_cost"] == (row["tokens_prompt"] * Decimal("2.5") + 100 * 10) / 1000000
 
 
 def test_exec_is_priced_alike(client, provider):
