@@ -563,6 +563,7 @@ int config_write_example(struct buf *out)
 	        "# from by its id.\n"
 	        "logging:\n"
 	        "  store_content: on\n"
+	        "  keep_days: 90   # records of requests, and what they hold\n"
 	        "\n"
 	        "# Numeric ids of the gateway, of stored files and of sandboxes: this one and up "
 	        "to 300 million\n"

@@ -1,8 +1,11 @@
 /*
  * What was recorded of requests, over HTTP, with OpenRouter's field names:
  *
- *     GET /generation?id=              one                GET /generations        many, newest
- * first GET|DELETE /generation/content   what was said      GET /generations/{id}/tool_runs
+ *     GET /generation?id=                one
+ *     GET|DELETE /generation/content     what was said in it
+ *     GET /generations                   many, the newest first
+ *     GET /generations/{id}/tool_runs    what ran in it
+ *     GET /generations/totals            sums by day, model and key
  *
  * All of it is read on the pool, from the workspace of the asking key only.
  */
@@ -13,6 +16,7 @@
 
 #define LIST_PRESET 50
 #define LIST_MOST   1000
+#define TOTALS_MOST 10000
 #define FILTER_MAX  512
 #define ANSWER_MAX  ((size_t)64 << 20)
 
@@ -335,6 +339,50 @@ static void list_work(struct job *j)
 	store_record_list_clear(&list);
 }
 
+static void write_total(struct json_writer *w, const struct store_record_total *t)
+{
+	char date[32];
+
+	clock_iso8601(t->day_ms, date);
+	jw_object(w);
+	jw_kstr(w, "date", (struct str){date, strlen("2026-01-01")});
+	jw_kcstr(w, "model", t->model);
+	jw_kcstr(w, "api_key_hash", t->key_hash);
+	jw_ki64(w, "requests", (int64_t)t->requests);
+	write_money(w, "total_cost", (struct money){t->total_cost});
+	write_money(w, "server_tool_cost", (struct money){t->sandbox_cost});
+	jw_ki64(w, "sandbox_ms", (int64_t)t->sandbox_ms);
+	jw_ki64(w, "tokens_prompt", (int64_t)t->input);
+	jw_ki64(w, "tokens_completion", (int64_t)t->output);
+	jw_end(w);
+}
+
+/* GET /generations/totals: sums by day, model and key, which the page's charts show. */
+static void totals_work(struct job *j)
+{
+	struct store_scope scope = row_scope(j->key);
+	const struct store_record_query *q = &j->query;
+	struct store_record_total *totals = NULL;
+	struct json_writer w;
+	size_t n = 0;
+
+	j->result = store_record_totals(j->g->reader, &scope, q->from_ms,
+	        q->until_ms > 0 ? q->until_ms : INT64_MAX, TOTALS_MOST, &totals, &n, &j->err);
+	if (j->result < 0)
+		return;
+	jw_init(&w, &j->out);
+	jw_object(&w);
+	jw_kcstr(&w, "object", "list");
+	jw_key(&w, "data");
+	jw_array(&w);
+	for (size_t i = 0; i < n; i++)
+		write_total(&w, &totals[i]);
+	jw_end(&w);
+	jw_kbool(&w, "has_more", n == TOTALS_MOST);
+	jw_end(&w);
+	store_record_totals_free(totals, n);
+}
+
 /* ---- asking and answering ---- */
 
 static void on_gone(void *self, enum http_gone why)
@@ -491,6 +539,17 @@ static int read_filters(struct job *j, struct str query, struct error *err)
 void generations_list(struct request *r)
 {
 	struct job *j = job_new(r, list_work);
+	struct error e;
+
+	if (read_filters(j, http_request_query(r->x), &e) < 0)
+		job_refuse(j, &e);
+	else
+		job_go(j);
+}
+
+void generations_totals(struct request *r)
+{
+	struct job *j = job_new(r, totals_work);
 	struct error e;
 
 	if (read_filters(j, http_request_query(r->x), &e) < 0)

@@ -107,6 +107,7 @@ static const struct route_entry routes[] = {
         {"GET", "/generation/content", generations_content, NO_BODY, NULL},
         {"DELETE", "/generation/content", generations_forget, NO_BODY, NULL},
         {"GET", "/generations", generations_list, NO_BODY, NULL},
+        {"GET", "/generations/totals", generations_totals, NO_BODY, NULL},
         {"GET", "/generations/{}/tool_runs", generations_runs, NO_BODY, NULL},
         {"POST", "/containers", containers_create, 2u << 20, NULL},
         {"GET", "/containers", containers_list, NO_BODY, NULL},

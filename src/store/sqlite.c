@@ -781,6 +781,7 @@ static const struct store_backend backend = {
         .records_write = sqlite_records_write,
         .record_get = sqlite_records_get,
         .record_list = sqlite_records_list,
+        .record_totals = sqlite_records_totals,
         .record_forget = sqlite_records_forget,
         .records_recover = sqlite_records_recover,
         .records_expire = sqlite_records_expire,

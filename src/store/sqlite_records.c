@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #define SQL_MAX 4096
+#define DAY_MS  INT64_C(86400000)
 
 enum kind { TEXT, FIXED, I64, INT, BOOL };
 struct column {
@@ -158,6 +159,7 @@ enum statement {
 	ST_RECOVER,
 	ST_RECOVER_HOLDER,
 	ST_EXPIRE,
+	ST_TOTALS,
 	/* Of each child table, in the order of enum child: */
 	ST_DROP,
 	ST_ADD = ST_DROP + 4,
@@ -262,6 +264,13 @@ static void sql_write(struct buf *sql, enum statement which)
 	case ST_EXPIRE:
 		buf_puts(sql, "DELETE FROM records WHERE n IN (SELECT n FROM records WHERE "
 		              "begin_ms < ?1 AND state <> 0 LIMIT ?2)");
+		return;
+	case ST_TOTALS:
+		buf_puts(sql, "SELECT begin_ms / 86400000 AS day, model, key_hash, count(*), "
+		              "sum(total_cost), sum(sandbox_cost), sum(sandbox_ms), sum(input), "
+		              "sum(output) FROM records WHERE account = ?1 AND workspace = ?2 AND "
+		              "begin_ms >= ?3 AND begin_ms < ?4 GROUP BY 1, 2, 3 ORDER BY 1 DESC, "
+		              "2, 3 LIMIT ?5");
 		return;
 	default:
 		child_sql(sql,
@@ -621,6 +630,54 @@ int sqlite_records_list(struct store *s, const struct store_scope *scope,
 	r = read_list(q, st, query->limit, ret, err);
 	sqlite3_finalize(st);
 	return r;
+}
+
+/* ---- sums ---- */
+
+static void read_total(sqlite3_stmt *st, struct store_record_total *t)
+{
+	t->day_ms = sqlite3_column_int64(st, 0) * DAY_MS;
+	t->model = sqlite_column_dup(st, 1);
+	t->key_hash = sqlite_column_dup(st, 2);
+	t->requests = (uint64_t)sqlite3_column_int64(st, 3);
+	t->total_cost = sqlite3_column_int64(st, 4);
+	t->sandbox_cost = sqlite3_column_int64(st, 5);
+	t->sandbox_ms = (uint64_t)sqlite3_column_int64(st, 6);
+	t->input = (uint64_t)sqlite3_column_int64(st, 7);
+	t->output = (uint64_t)sqlite3_column_int64(st, 8);
+}
+
+int sqlite_records_totals(struct store *s, const struct store_scope *scope, int64_t from_ms,
+        int64_t until_ms, uint32_t limit, struct store_record_total **ret, size_t *ret_n,
+        struct error *err)
+{
+	struct sqlite *q _locked_ = sqlite_lock(s);
+	sqlite3_stmt *st = prepare(q, ST_TOTALS, err);
+	struct store_record_total *list = NULL;
+	size_t n = 0, cap = 0;
+	int step, r = 0;
+
+	if (!st)
+		return -ERR_IO;
+	sqlite_bind_str(st, 1, scope->account);
+	sqlite_bind_str(st, 2, scope->workspace);
+	sqlite3_bind_int64(st, 3, from_ms);
+	sqlite3_bind_int64(st, 4, until_ms);
+	sqlite3_bind_int64(st, 5, limit);
+	while ((step = sqlite3_step(st)) == SQLITE_ROW) {
+		mem_grow(&list, &cap, n, sizeof(*list));
+		read_total(st, &list[n++]);
+	}
+	if (step != SQLITE_DONE)
+		r = sqlite_fail(q, "sum records", err);
+	sqlite_reset_statement(st);
+	if (r < 0) {
+		store_record_totals_free(list, n);
+		return r;
+	}
+	*ret = list;
+	*ret_n = n;
+	return 0;
 }
 
 /* ---- time ---- */

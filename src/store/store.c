@@ -503,6 +503,30 @@ void store_record_list_clear(struct store_record_list *l)
 	*l = (struct store_record_list){0};
 }
 
+int store_record_totals(struct store *s, const struct store_scope *scope, int64_t from_ms,
+        int64_t until_ms, uint32_t limit, struct store_record_total **ret, size_t *ret_n,
+        struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	if (r < 0)
+		return r;
+	if (limit < 1 || limit > 10 * LIMIT_MAX)
+		return error_param(
+		        err, ERR_INVALID, "limit", "limit must be 1 to %d", 10 * LIMIT_MAX);
+	return s->backend->record_totals(s, scope, from_ms, until_ms, limit, ret, ret_n, err);
+}
+
+struct store_record_total *store_record_totals_free(struct store_record_total *totals, size_t n)
+{
+	for (size_t i = 0; totals && i < n; i++) {
+		free(totals[i].model);
+		free(totals[i].key_hash);
+	}
+	free(totals);
+	return NULL;
+}
+
 int store_record_forget(
         struct store *s, const struct store_scope *scope, struct str id, struct error *err)
 {

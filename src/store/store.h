@@ -365,6 +365,19 @@ struct store_record_list {
 int store_record_list(struct store *s, const struct store_scope *scope,
         const struct store_record_query *q, struct store_record_list *ret, struct error *err);
 void store_record_list_clear(struct store_record_list *l);
+/* What the requests of one day, model and key came to. */
+struct store_record_total {
+	int64_t day_ms; /* its beginning, UTC */
+	char *model, *key_hash; /* malloc'ed, or NULL */
+	uint64_t requests, sandbox_ms, input, output; /* tokens */
+	int64_t total_cost, sandbox_cost; /* 10^-12 dollars */
+};
+/* Of those that began in [from, until), by day, model and key; at most `limit` (1 … 10,000). */
+int store_record_totals(struct store *s, const struct store_scope *scope, int64_t from_ms,
+        int64_t until_ms, uint32_t limit, struct store_record_total **ret, size_t *ret_n,
+        struct error *err);
+struct store_record_total *store_record_totals_free(
+        struct store_record_total *totals, size_t n); /* returns NULL */
 /* Removes the content of one, nothing else. 0 or -ERR_NOT_FOUND. */
 int store_record_forget(
         struct store *s, const struct store_scope *scope, struct str id, struct error *err);

@@ -124,6 +124,17 @@ def test_after_a_crash_open_rows_are_settled_and_marked(make_server, provider, w
     assert row["generation_time"] is not None
 
 
+def test_totals_are_the_sums_of_the_rows(client, provider):
+    ask(client, priced(provider, text("x", usage=(100, 10))))
+    totals = exact(client.get("/generations/totals").body)["data"]
+    found = rows(client)
+    for field in ("total_cost", "server_tool_cost", "sandbox_ms", "tokens_prompt"):
+        assert sum(t[field] for t in totals) == sum(r[field] for r in found)
+    assert sum(t["requests"] for t in totals) == len(found)
+    assert "fake/priced" in [t["model"] for t in totals]
+    assert client.get("/generations/totals?until_ms=1").json["data"] == []
+
+
 def test_answers_and_ledger_agree_to_the_row(servers_1_and_3, provider):
     """Turns of all kinds at once: each answer has one settled row of the same price, and no row is left open."""
     server = servers_1_and_3
