@@ -17,6 +17,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * Seals a text into what clients carry, and opens it again: for the same account, whatever the model. Any
+ * thread. Both append to out; false: it cannot be sealed, or is not ours.
+ */
+struct api_seal {
+	bool (*close)(void *ctx, struct str text, struct buf *out);
+	bool (*open)(void *ctx, struct str sealed, struct buf *out);
+	void *ctx;
+};
+
 struct api_request {
 	char *body;       /* malloc'ed, taken over by api->parse in every case */
 	size_t body_len;
@@ -33,6 +43,7 @@ struct api_request {
 	 * (api/responses_state.h); is previous_response_id in the input already? */
 	bool may_store, has_history;
 	size_t n_history; /* elements */
+	const struct api_seal *seal; /* Responses: of compactions; NULL: none opens */
 };
 
 /* What a request asks for, checked. */
@@ -49,6 +60,7 @@ struct turn_request {
 	bool container_named;     /* by reference, session or replay: not one of this request's own */
 	const struct tool_entry *shell; /* the server shell entry or NULL */
 	struct api_echo *echo;    /* the api's own: what the response object repeats */
+	const struct api_seal *seal; /* api_request's */
 	/*
 	 * For a provider that speaks this api's dialect (api/relay.h): the client's own bytes, which the conversation
 	 * owns, or {NULL,0} where they must not be passed on as they are.
@@ -112,6 +124,7 @@ struct api {
 };
 
 extern const struct api api_responses;
+extern const struct api api_responses_compact; /* its object is `response.compaction`, never streamed or stored */
 extern const struct api api_messages;
 extern const struct api api_gemini;
 extern const struct api api_chat;
@@ -156,6 +169,9 @@ struct api_container_hints {
 };
 /* Writes the container's id; true where the request names it (so it may live on), false where it is this request's own. */
 bool api_container_choose(const struct api_container_hints *h, char out[41]);
+/* Settles whether a provider's own shell may run what the entry offers: not where the request names a container
+ * of ours, or puts files into one. */
+void api_shell_settle(struct shell_settings *s, const struct api_container_hints *h);
 
 /* ---- files in containers (spec/openrouter.md 4) ---- */
 

@@ -203,9 +203,8 @@ static void write_schemas(struct json_writer *w, const struct tool *t)
 	bool shell = strcmp(t->name, "shell") == 0;
 	struct buf text = BUF_INIT(16384);
 
-	buf_printf(&text, parameters,
-	        shell ? "\"auto\",\"openrouter\"" : "\"auto\",\"native\",\"openrouter\"",
-	        environment, environment);
+	buf_printf(
+	        &text, parameters, "\"auto\",\"native\",\"openrouter\"", environment, environment);
 	jw_kraw(w, "parameters_schema", (struct str){text.data, text.len});
 	jw_kcstr(w, "tool_description", t->description);
 	jw_kraw(w, "input_schema", str_of(t->schema));

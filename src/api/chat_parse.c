@@ -7,85 +7,27 @@
  * reason (turn_request.only_here) that is given should the request have to be translated after all.
  */
 #include "api/chat.h"
-#include "api/preferences.h"
 
+#include "api/body.h"
 #include "api/relay.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-enum {
-	MODELS_MAX = 16,
-	/* The tree, and what the conversation may take beside the body: the turn's own items too.
-	 */
-	TREE_MAX = 128 * 1024 * 1024,
-	CONVERSATION_ROOM = 192 * 1024 * 1024,
-};
 
 int chat_only_here(struct chat_parser *p, const char *path, const char *key, const char *fmt, ...)
 {
-	char where[PARAM_PATH], text[sizeof(((struct error *)0)->text)];
 	va_list ap;
-
-	if (p->only_here)
-		return 0;
-	p->only_here = arena_alloc(p->conversation->arena, sizeof(*p->only_here));
-	if (!p->only_here)
-		return param_fail_memory(&p->in);
-	param_join(where, path, key);
-	va_start(ap, fmt);
-	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
-		text[0] = '\0';
-	va_end(ap);
-	error_param(p->only_here, ERR_UNSUPPORTED, where, "%s", text);
-	str_copy(p->only_here->type, sizeof(p->only_here->type), STR("unsupported_parameter"));
-	return 0;
-}
-
-/* `model` first, then the list of `models`; one of them is enough. */
-static int parse_models(struct chat_parser *p)
-{
-	struct conversation *c = p->conversation;
-	const struct json *list, *v;
-	char path[PARAM_PATH];
-	size_t n = 0;
 	int rc;
 
-	rc = param_str(&p->in, p->root, "", "model", 256, &c->model);
-	if (!rc)
-		rc = param_container(&p->in, p->root, "", "models", JSON_ARRAY, &list);
-	if (rc)
-		return rc;
-	if (json_count(list) > MODELS_MAX)
-		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "models",
-		        "Invalid 'models': at most %d names.", MODELS_MAX);
-	c->models = arena_alloc(c->arena, (json_count(list) + 1) * sizeof(*c->models));
-	if (!c->models)
-		return param_fail_memory(&p->in);
-	for (v = json_first(list); v; v = json_next(v), n++) {
-		struct str name;
+	va_start(ap, fmt);
+	rc = param_only_here(&p->in, &p->only_here, "unsupported_parameter", path, key, fmt, ap);
+	va_end(ap);
+	return rc;
+}
 
-		param_index(path, "models", n);
-		if (!json_is(v, JSON_STRING))
-			return param_fail_type(&p->in, v, path, NULL, "a string");
-		rc = param_keep(&p->in, v, &name);
-		if (rc)
-			return rc;
-		if (name.n == 0 || name.n > 256)
-			return param_fail(&p->in, ERR_INVALID, "invalid_value", path, NULL,
-			        "Invalid '%s': a model's name has 1 to 256 characters.", path);
-		if (!c->model.p)
-			c->model = name;
-		else if (!str_eq(name, c->model))
-			c->models[c->n_models++] = name;
-	}
-	if (!c->model.p)
-		return param_fail_missing(&p->in, "", "model");
-	if (c->model.n == 0)
-		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "model",
-		        "Invalid 'model': it is empty.");
-	return preferences_parse(&p->in, p->root);
+static int parse_models(struct chat_parser *p)
+{
+	return body_models(&p->in, p->root);
 }
 
 /* A number whose range is the provider's business. */
@@ -133,17 +75,7 @@ static int parse_sampling(struct chat_parser *p)
 
 static int parse_stop(struct chat_parser *p)
 {
-	const struct json *stop = json_get(p->root, "stop");
-
-	if (json_absent(stop))
-		return 0;
-	if (!json_is(stop, JSON_STRING) && !json_is(stop, JSON_ARRAY))
-		return param_fail_type(&p->in, stop, "", "stop", "a string or an array of strings");
-	for (const struct json *v = json_first(stop); v; v = json_next(v))
-		if (!json_is(v, JSON_STRING))
-			return param_fail_type(&p->in, v, "stop", NULL, "an array of strings");
-	p->conversation->settings.stop = json_raw(stop);
-	return 0;
+	return body_stop(&p->in, p->root);
 }
 
 static int parse_labels(struct chat_parser *p)
@@ -298,19 +230,6 @@ static int parse_stream(struct chat_parser *p, bool *ret_stream)
 	return 0;
 }
 
-static struct turn_options options_of(const struct chat_parser *p, bool stream)
-{
-	const struct config_limits *l = &p->config->limits;
-
-	return (struct turn_options){
-	        .max_tool_calls = 1, /* there are none */
-	        .turn_ms = stream ? l->turn_ms : l->turn_unstreamed_ms,
-	        .streamed = stream,
-	        .call_output_bytes = l->call_output_bytes,
-	        .turn_output_bytes = l->turn_output_bytes,
-	};
-}
-
 static int parse_tree(struct chat_parser *p, struct turn_request *r)
 {
 	static int (*const steps[])(struct chat_parser *) = {parse_models, parse_sampling,
@@ -318,8 +237,6 @@ static int parse_tree(struct chat_parser *p, struct turn_request *r)
 	        chat_tools_parse, chat_messages_parse};
 	int rc = 0;
 
-	if (!json_is(p->root, JSON_OBJECT))
-		return error_set(p->in.err, ERR_INVALID, "The body must be a JSON object.");
 	p->echo = arena_alloc(p->conversation->arena, sizeof(*p->echo));
 	if (!p->echo)
 		return param_fail_memory(&p->in);
@@ -329,7 +246,8 @@ static int parse_tree(struct chat_parser *p, struct turn_request *r)
 		rc = parse_stream(p, &r->stream);
 	if (rc)
 		return rc;
-	r->options = options_of(p, r->stream);
+	r->options = body_options(p->config, r->stream);
+	r->options.max_tool_calls = 1; /* there are none */
 	r->echo = p->echo;
 	r->only_here = p->only_here;
 	return 0;
@@ -341,20 +259,11 @@ int chat_parse(struct api_request *in, struct str request_seed, struct turn_requ
 	struct turn_request r = {.api = &api_chat, .under_v1 = in->under_v1};
 	struct chat_parser p = {.config = in->config};
 	_cleanup_json_ struct json_doc *doc = NULL;
-	struct str body = {in->body, in->body_len};
-	int rc;
+	int rc = body_read(in, DIALECT_OPENAI_CHAT, &r, err, &p.in, &doc);
 
-	r.conversation = conversation_new(CONVERSATION_ROOM + body.n);
-	r.conversation->dialect = DIALECT_OPENAI_CHAT;
-	r.conversation->settings.include_thoughts = -1;
-	conversation_adopt(r.conversation, steal(in->body));
-	if (!relay_holds_sealed(body))
-		r.body = body;
+	if (!relay_holds_sealed(p.in.body))
+		r.body = p.in.body;
 	p.conversation = r.conversation;
-	p.in = (struct param_reader){.conversation = r.conversation, .body = body, .err = err};
-	rc = json_parse(body, TREE_MAX, &doc, err);
-	if (rc == -ERR_INVALID)
-		error_prefix(err, "The body is not valid JSON");
 	if (!rc) {
 		p.root = json_root(doc);
 		rc = parse_tree(&p, &r);

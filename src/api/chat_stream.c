@@ -12,14 +12,13 @@
  */
 #include "api/chat.h"
 
+#include "api/event_queue.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
 
-enum {
-	WHOLE_EVENT = 64 * 1024, /* a chunk up to here is in one piece */
-	HOLD_FROM = 512,         /* shorter strings are copied as they are written */
-};
+/* Shorter strings are copied as they are written. */
+enum { HOLD_FROM = 512 };
 
 struct api_stream {
 	enum api_carrier carrier;
@@ -29,8 +28,8 @@ struct api_stream {
 	bool begun, ended;
 	const struct item **calls; /* in order of their index */
 	size_t n_calls, cap_calls;
-	int64_t thought; /* index of the reasoning that is open or comes next */
-	char *held;
+	int64_t thought;          /* index of the reasoning that is open or comes next */
+	struct event_queue queue; /* of none: a chunk is written at once */
 	struct ropewriter w;
 };
 
@@ -86,40 +85,9 @@ static void delta_end(struct api_stream *s, const char *finish)
 	chunk_tail(s);
 }
 
-static int move(struct api_stream *s, struct buf *out, size_t most)
+static int move(struct api_stream *s, struct buf *out)
 {
-	size_t start = out->len;
-	int rc = 0;
-
-	while (!rc && ropewriter_left(&s->w) > 0 && out->len - start < most)
-		rc = ropewriter_pull(&s->w, out, most - (out->len - start));
-	if (!rc && ropewriter_left(&s->w) == 0) {
-		free(s->held);
-		s->held = NULL;
-		ropewriter_rest(&s->w);
-	}
-	return rc;
-}
-
-/* Does the output's text belong to the item, and so live as long as the conversation? */
-static bool is_kept(const struct turn_output *o)
-{
-	if (o->item->type == ITEM_CALL)
-		return o->text.p == o->item->call.arguments.p;
-	return o->part < o->item->n_parts && o->text.p == o->item->parts[o->part].text.p;
-}
-
-static int hold(struct api_stream *s, const struct turn_output *o, struct str *ret)
-{
-	*ret = o->text;
-	if (o->text.n < HOLD_FROM || is_kept(o))
-		return 0;
-	s->held = malloc(o->text.n);
-	if (!s->held)
-		return -ERR_NOMEM;
-	memcpy(s->held, o->text.p, o->text.n);
-	*ret = (struct str){s->held, o->text.n};
-	return 0;
+	return event_queue_move(&s->queue, out, EVENT_QUEUE_WHOLE);
 }
 
 /* ---- outputs ---- */
@@ -215,7 +183,7 @@ static int delta(struct api_stream *s, const struct turn_output *o)
 		if (index < 0 || (index > 0 && echo_of(s)->legacy_functions))
 			return 0;
 	}
-	rc = hold(s, o, &text);
+	rc = event_queue_hold(&s->queue, o, HOLD_FROM, &text);
 	if (rc)
 		return rc;
 	delta_begin(s);
@@ -295,11 +263,11 @@ static int end(struct api_stream *s, const struct turn_output *o, struct buf *ou
 		return 0;
 	}
 	begin(s);
-	rc = move(s, out, WHOLE_EVENT);
+	rc = move(s, out);
 	delta_begin(s);
 	delta_end(s, s->answer.finish);
 	if (!rc)
-		rc = move(s, out, WHOLE_EVENT);
+		rc = move(s, out);
 	if (rc || s->error)
 		return rc;
 	if (echo_of(s)->usage_asked) {
@@ -307,7 +275,7 @@ static int end(struct api_stream *s, const struct turn_output *o, struct buf *ou
 		jw_end(&s->w.json);
 		chat_write_usage(&s->w, &s->answer);
 		chunk_tail(s);
-		rc = move(s, out, WHOLE_EVENT);
+		rc = move(s, out);
 	}
 	if (!rc && s->carrier == API_SSE)
 		rc = buf_puts(out, "data: [DONE]\n\n");
@@ -355,17 +323,17 @@ int chat_stream_emit(struct api_stream *s, const struct turn_output *o,
 		return 0;
 	}
 	rc = take(s, o, out);
-	return rc ? rc : move(s, out, WHOLE_EVENT);
+	return rc ? rc : move(s, out);
 }
 
 size_t chat_stream_left(const struct api_stream *s)
 {
-	return ropewriter_left(&s->w);
+	return event_queue_left(&s->queue);
 }
 
 int chat_stream_pull(struct api_stream *s, struct buf *out, size_t room)
 {
-	return move(s, out, room ? room : 1);
+	return event_queue_move(&s->queue, out, room ? room : 1);
 }
 
 /* ONE newline: older clients of this API break on an empty line that ends nothing. */
@@ -388,6 +356,7 @@ struct api_stream *chat_stream_open(
 	s->carrier = carrier;
 	s->answer = (struct chat_answer){.request = r, .who = who, .totals = &s->totals};
 	ropewriter_init(&s->w);
+	event_queue_init(&s->queue, NULL, s, &s->w);
 	return s;
 }
 
@@ -397,7 +366,7 @@ struct api_stream *chat_stream_close(struct api_stream *s)
 		return NULL;
 	ropewriter_free(&s->w);
 	free(s->calls);
-	free(s->held);
+	event_queue_free(&s->queue);
 	free(s->error);
 	free(s);
 	return NULL;

@@ -4,17 +4,9 @@
  */
 #include "api/chat.h"
 
-#include "tool/tool.h"
+#include "api/tools.h"
 
 enum { TOOLS_MAX = 1024, FUNCTION_NAME_MAX = 256 };
-
-static const struct tool_entry *entry_named(const struct conversation *c, struct str name)
-{
-	for (size_t i = 0; i < c->n_tools; i++)
-		if (c->tools[i].name.p && str_eq(c->tools[i].name, name))
-			return &c->tools[i];
-	return NULL;
-}
 
 static bool is_shell(struct str type)
 {
@@ -59,7 +51,7 @@ static int parse_function(
 		rc = param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
 		        "Invalid '%s.name': a function's name has 1 to %d characters.", path,
 		        FUNCTION_NAME_MAX);
-	if (!rc && entry_named(p->conversation, t->name))
+	if (!rc && tools_named(p->conversation, t->name))
 		rc = param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
 		        "Two tools have the name '%s'.", param_show(t->name).text);
 	if (!rc)
@@ -143,7 +135,7 @@ static int find_named(
 {
 	int rc = param_need_str(&p->in, function, path, "name", ret);
 
-	if (!rc && !entry_named(p->conversation, *ret))
+	if (!rc && !tools_named(p->conversation, *ret))
 		rc = param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
 		        "Tool choice '%s' is not among the tools.", param_show(*ret).text);
 	return rc;

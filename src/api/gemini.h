@@ -56,9 +56,10 @@ int gemini_schema_convert(struct str schema, struct buf *out);
 
 /*
  * A thoughtSignature must be base64, since typed clients hold it as bytes. What is sealed goes as
- * base64 of the seal, with how the thoughts' text is cut into parts; a provider's own as it is.
+ * base64 of the seal, with how the thoughts' text is cut into parts; a provider's own as it is. Of
+ * both, what is large is borrowed: the base64 lies in room until it was pulled.
  */
-void gemini_signature_write(struct json_writer *w, const struct item *it);
+void gemini_signature_write(struct ropewriter *w, const struct item *it, struct buf *room);
 /* In the spelling of base64 that Google itself writes. *ret_cuts: {NULL,0}, or for cut(). */
 int gemini_signature_read(
         struct param_reader *in, struct str text, struct str *ret_opaque, struct str *ret_cuts);

@@ -11,22 +11,13 @@
  */
 #include "api/gemini.h"
 
+#include "api/body.h"
 #include "api/relay.h"
-
 #include "base/utf8.h"
 
 #include <stdlib.h>
 
-enum {
-	MODELS_MAX = 16,
-	MODEL_NAME_MAX = 256,
-	TOOL_CALLS_MAX = 30,
-	CANDIDATES_MAX = 8,
-	/* The tree, and what the conversation may take beside the body: data: URLs are made of what
-	   it holds. */
-	TREE_MAX = 128 * 1024 * 1024,
-	CONVERSATION_ROOM = 192 * 1024 * 1024,
-};
+enum { CANDIDATES_MAX = 8 };
 
 /* ---- names ---- */
 
@@ -73,42 +64,13 @@ bool gemini_parse_is(struct str key, const char *camel)
 static int parse_models(struct gemini_parser *p, struct str model)
 {
 	struct conversation *c = p->conversation;
-	const struct json *list;
-	char path[PARAM_PATH];
 	bool ok = true;
-	size_t n = 0;
-	int rc;
 
-	if (!model.n || model.n > MODEL_NAME_MAX)
+	if (!model.n || model.n > BODY_MODEL_NAME_MAX)
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "model",
-		        "A model's name has 1 to %d characters.", MODEL_NAME_MAX);
+		        "A model's name has 1 to %d characters.", BODY_MODEL_NAME_MAX);
 	c->model = conversation_copy(c, model, &ok);
-	rc = param_container(&p->in, p->root, "", "models", JSON_ARRAY, &list);
-	if (rc)
-		return rc;
-	if (json_count(list) > MODELS_MAX)
-		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "models",
-		        "Invalid 'models': at most %d names.", MODELS_MAX);
-	c->models = arena_alloc(c->arena, (json_count(list) + 1) * sizeof(*c->models));
-	if (!c->models || !ok)
-		return param_fail_memory(&p->in);
-	for (const struct json *v = json_first(list); v; v = json_next(v), n++) {
-		struct str name;
-
-		param_index(path, "models", n);
-		if (!json_is(v, JSON_STRING))
-			return param_fail_type(&p->in, v, path, NULL, "a string");
-		rc = param_keep(&p->in, v, &name);
-		if (rc)
-			return rc;
-		if (!name.n || name.n > MODEL_NAME_MAX)
-			return param_fail(&p->in, ERR_INVALID, "invalid_value", path, NULL,
-			        "Invalid '%s': a model's name has 1 to %d characters.", path,
-			        MODEL_NAME_MAX);
-		if (!str_eq(name, c->model))
-			c->models[c->n_models++] = name;
-	}
-	return 0;
+	return ok ? body_model_list(&p->in, p->root) : param_fail_memory(&p->in);
 }
 
 /* ---- generationConfig ---- */
@@ -282,14 +244,12 @@ static int parse_tier(struct gemini_parser *p)
 /* A step of this API is one call of the shell. */
 static int parse_limit(struct gemini_parser *p)
 {
-	int64_t most = TOOL_CALLS_MAX, wanted = TOOL_CALLS_MAX;
+	int64_t wanted = BODY_TOOL_CALLS_MAX;
 	char key[GEMINI_KEY];
 	int rc = param_whole(&p->in, p->root, "", gemini_parse_key(p->root, "maxToolCalls", key), 1,
 	        INT64_MAX, NULL, &wanted);
 
-	if (p->config->limits.tool_calls < most)
-		most = p->config->limits.tool_calls;
-	p->max_tool_calls = (uint32_t)(wanted < most ? wanted : most);
+	p->max_tool_calls = body_tool_calls(p->config, wanted);
 	return rc;
 }
 
@@ -339,36 +299,12 @@ static int choose_container(struct gemini_parser *p, const struct api_request *i
 	char key[GEMINI_KEY];
 	int rc = param_str(&p->in, p->root, "", gemini_parse_key(p->root, "sessionId", key), 256,
 	        &hints.session[0]);
-	bool ok = true;
 
 	if (rc || !shell)
 		return rc;
 	hints.session[1] = in->session_header;
-	if (shell->environment == SHELL_CONTAINER_REFERENCE)
-		hints.reference = shell->container_id;
-	r->container_named = api_container_choose(&hints, r->container_id);
-	r->options.container_id = conversation_copy(p->conversation, str_of(r->container_id), &ok);
-	return ok ? 0 : param_fail_memory(&p->in);
-}
-
-static struct turn_options options_of(const struct gemini_parser *p, bool stream)
-{
-	const struct config_limits *l = &p->config->limits;
-
-	return (struct turn_options){
-	        .max_tool_calls = p->max_tool_calls,
-	        .turn_ms = stream ? l->turn_ms : l->turn_unstreamed_ms,
-	        .streamed = stream,
-	        .compact_arguments = true,
-	        .call_output_bytes = l->call_output_bytes,
-	        .turn_output_bytes = l->turn_output_bytes,
-	        .tool = {.timeout_ms = l->timeout_ms,
-	                .max_timeout_ms = l->max_timeout_ms,
-	                .output_chars = l->output_chars,
-	                .max_output_chars = l->max_output_chars,
-	                .commands = l->commands},
-	        .price_per_second = p->config->container.price_per_second,
-	};
+	api_shell_settle(p->shell->settings, &hints);
+	return body_container(&p->in, &hints, shell, r);
 }
 
 static int parse_tree(struct gemini_parser *p, const struct api_request *in,
@@ -378,8 +314,6 @@ static int parse_tree(struct gemini_parser *p, const struct api_request *in,
 	        parse_tier, parse_limit, gemini_contents_parse, keep_extra};
 	int rc;
 
-	if (!json_is(p->root, JSON_OBJECT))
-		return error_set(p->in.err, ERR_INVALID, "The body must be a JSON object.");
 	/* countTokens has two forms: contents alone, and a whole request in this member. */
 	if (!json_get(p->root, "contents") &&
 	        json_is(gemini_parse_get(p->root, "generateContentRequest"), JSON_OBJECT))
@@ -390,7 +324,9 @@ static int parse_tree(struct gemini_parser *p, const struct api_request *in,
 	if (rc)
 		return rc;
 	r->stream = in->path_stream;
-	r->options = options_of(p, r->stream);
+	r->options = body_options(p->config, r->stream);
+	r->options.max_tool_calls = p->max_tool_calls;
+	r->options.compact_arguments = true;
 	r->shell = p->shell;
 	r->echo = arena_alloc(p->conversation->arena, sizeof(*r->echo));
 	if (!r->echo)
@@ -405,17 +341,9 @@ int gemini_parse(struct api_request *in, struct str request_seed, struct turn_re
 	struct turn_request r = {.api = &api_gemini, .under_v1 = in->under_v1};
 	struct gemini_parser p = {.config = in->config};
 	_cleanup_json_ struct json_doc *doc = NULL;
-	struct str body = {in->body, in->body_len};
-	int rc;
+	int rc = body_read(in, DIALECT_GEMINI, &r, err, &p.in, &doc);
 
-	r.conversation = conversation_new(CONVERSATION_ROOM + body.n);
-	r.conversation->dialect = DIALECT_GEMINI;
-	conversation_adopt(r.conversation, steal(in->body));
 	p.conversation = r.conversation;
-	p.in = (struct param_reader){.conversation = r.conversation, .body = body, .err = err};
-	rc = json_parse(body, TREE_MAX, &doc, err);
-	if (rc == -ERR_INVALID)
-		error_prefix(err, "The body is not valid JSON");
 	if (!rc) {
 		p.root = json_root(doc);
 		rc = parse_tree(&p, in, request_seed, &r);
@@ -425,8 +353,8 @@ int gemini_parse(struct api_request *in, struct str request_seed, struct turn_re
 		turn_request_free(&r);
 		return rc;
 	}
-	if (!relay_holds_sealed(body))
-		r.body = body;
+	if (!relay_holds_sealed(p.in.body))
+		r.body = p.in.body;
 	*ret = r;
 	return 0;
 }

@@ -22,23 +22,23 @@ static bool is_plain(const struct item *it)
 	       (it->n_parts == 1 && it->parts[0].type == PART_SUMMARY);
 }
 
-void gemini_signature_write(struct json_writer *w, const struct item *it)
+void gemini_signature_write(struct ropewriter *w, const struct item *it, struct buf *room)
 {
 	struct buf state _cleanup_buf_ = BUF_INIT(STATE_MAX);
-	struct buf text _cleanup_buf_ = BUF_INIT(STATE_MAX * 2);
 
 	if (!it->opaque.n)
 		return;
 	if (!str_starts(it->opaque, SEALED)) {
-		jw_kstr(w, "thoughtSignature", it->opaque);
+		ropewriter_kstr(w, "thoughtSignature", it->opaque);
 		return;
 	}
 	buf_append(&state, it->opaque.p, it->opaque.n);
 	for (size_t i = 0; i < it->n_parts && !is_plain(it); i++)
 		buf_printf(&state, "%c%c%zu", i ? ',' : '~',
 		        it->parts[i].type == PART_SUMMARY ? 's' : 'r', it->parts[i].text.n);
-	if (buf_error(&state) == 0 && base64_append(&text, state.data, state.len) == 0)
-		jw_kstr(w, "thoughtSignature", (struct str){text.data, text.len});
+	buf_reset(room);
+	if (buf_error(&state) == 0 && base64_append(room, state.data, state.len) == 0)
+		ropewriter_kstr(w, "thoughtSignature", (struct str){room->data, room->len});
 }
 
 /* Google's words that stand for a signature; they are base64 only by chance. */

@@ -16,15 +16,12 @@
  */
 #include "api/gemini.h"
 
+#include "api/event_queue.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
 
 enum {
-	WHOLE_EVENT = 64 * 1024, /* an event up to here is in one piece */
-	/* A delta's text is the turn's and lives only until the next one: from here on it is
-	   copied. */
-	HOLD_FROM = 8 * 1024,
 	SCRATCH_MAX = 64 * 1024 * 1024,
 	SCRATCH_KEEP = 8 * 1024,
 };
@@ -60,16 +57,12 @@ struct api_stream {
 	struct error *error;
 	struct turn_totals totals;
 
-	struct record *queue;
-	size_t n_queue, cap_queue, next;
-	char *held; /* the text of the delta that is in the queue */
-
+	struct event_queue queue; /* of records */
 	struct ropewriter w;
-	struct buf scratch;
+	struct buf scratch, signature;   /* what a part borrows, until it was pulled */
 	uint32_t call_reply, text_reply; /* of the last call, and of a text if that came last */
 	const struct item *begun;        /* by its first delta */
 	bool first;                      /* nothing of the array was written */
-	bool in_whole;                   /* the one response is being written */
 };
 
 /* ---- parts ---- */
@@ -117,7 +110,7 @@ static void write_call(struct api_stream *s, const struct item *it)
 	jw_kstr(w, "name", it->call.name);
 	write_args(s, it->call.arguments);
 	jw_end(w);
-	gemini_signature_write(w, it);
+	gemini_signature_write(&s->w, it, &s->signature);
 	jw_end(w);
 }
 
@@ -145,7 +138,7 @@ static void write_text(
 	if (r->thought)
 		jw_kbool(w, "thought", true);
 	if (signed_by)
-		gemini_signature_write(w, signed_by);
+		gemini_signature_write(&s->w, signed_by, &s->signature);
 	write_metadata(s, r->reply);
 	jw_end(w);
 }
@@ -200,7 +193,7 @@ static void write_code(struct api_stream *s, const struct record *r)
 	jw_kcstr(w, "language", "LANGUAGE_UNSPECIFIED"); /* this API knows no name but PYTHON */
 	ropewriter_kstr(&s->w, "code", (struct str){buf_cstr(&s->scratch), s->scratch.len});
 	jw_end(w);
-	gemini_signature_write(w, r->item);
+	gemini_signature_write(&s->w, r->item, &s->signature);
 	jw_end(w);
 }
 
@@ -248,6 +241,8 @@ static void write_part(struct api_stream *s, const struct record *r)
 	case RECORD_FAILURE:
 		break;
 	}
+	if (!s->w.err)
+		s->w.err = buf_error(&s->scratch);
 }
 
 /* ---- responses ---- */
@@ -327,8 +322,9 @@ static void write_failure(struct api_stream *s)
 }
 
 /* One record of a stream, framed. */
-static void write_event(struct api_stream *s, const struct record *r)
+static void write_event(struct api_stream *s)
 {
+	const struct record *r = event_queue_next(&s->queue);
 	bool last = r->kind == RECORD_END || r->kind == RECORD_FAILURE;
 
 	ropewriter_begin(&s->w);
@@ -353,49 +349,48 @@ static void write_event(struct api_stream *s, const struct record *r)
 /* The one response goes on with its next part, or ends. */
 static void whole_step(struct api_stream *s)
 {
-	const struct record *r = &s->queue[s->next++];
+	const struct record *r = event_queue_next(&s->queue);
+	bool last = s->queue.next == s->queue.n;
 
 	/* Clients forget an answer that has no part at all. */
-	if (s->next < s->n_queue || s->n_queue == 1)
+	if (!last || s->queue.n == 1)
 		write_part(s, r);
-	if (s->next < s->n_queue)
+	if (!last)
 		return;
 	write_tail(s, true);
-	s->in_whole = false;
+	s->queue.in_steps = false;
 }
 
 static void write_next(struct api_stream *s)
 {
 	if (s->carrier != API_WHOLE) {
-		write_event(s, &s->queue[s->next++]);
+		write_event(s);
 		return;
 	}
 	ropewriter_begin(&s->w);
 	if (s->error) {
 		write_failure(s);
-		s->next = s->n_queue;
+		s->queue.next = s->queue.n;
 		return;
 	}
 	write_head(s);
-	s->in_whole = true;
+	s->queue.in_steps = true;
 }
+
+static const struct event_queue_ops queue_ops = {
+        .record = sizeof(struct record),
+        .write = write_next,
+        .step = whole_step,
+};
 
 /* ---- from outputs to records ---- */
 
 static struct record *push(struct api_stream *s, enum record_kind kind, const struct item *it)
 {
-	struct record *r;
+	struct record *r = event_queue_push(&s->queue);
 
-	mem_grow(&s->queue, &s->cap_queue, s->n_queue, sizeof(*s->queue));
-	r = &s->queue[s->n_queue++];
 	*r = (struct record){.kind = kind, .item = it};
 	return r;
-}
-
-/* Does the output's text belong to the item, and so live as long as the conversation? */
-static bool is_kept(const struct turn_output *o)
-{
-	return o->part < o->item->n_parts && o->text.p == o->item->parts[o->part].text.p;
 }
 
 /* What the first part of an item says of its reply. */
@@ -428,16 +423,7 @@ static int take_delta(struct api_stream *s, const struct turn_output *o)
 	r = push(s, RECORD_TEXT, o->item);
 	r->thought = o->item->type == ITEM_REASONING;
 	r->reply = note_reply(s, o->item);
-	r->text = o->text;
-	if (o->text.n < HOLD_FROM || is_kept(o))
-		return 0;
-	free(s->held);
-	s->held = malloc(o->text.n);
-	if (!s->held)
-		return -ERR_NOMEM;
-	memcpy(s->held, o->text.p, o->text.n);
-	r->text.p = s->held;
-	return 0;
+	return event_queue_hold(&s->queue, o, EVENT_QUEUE_HOLD, &r->text);
 }
 
 static void take_item(struct api_stream *s, const struct item *it)
@@ -525,53 +511,14 @@ static int take(struct api_stream *s, const struct turn_output *o, const struct 
 
 /* ---- moving bytes ---- */
 
-static bool is_under_way(const struct api_stream *s)
-{
-	return s->in_whole || ropewriter_left(&s->w) > 0;
-}
-
-/* All is written. Most streams wait most of the time, and then keep nothing for the next event. */
-static void forget(struct api_stream *s)
-{
-	free(s->held);
-	s->held = NULL;
-	free(s->queue);
-	s->queue = NULL;
-	s->next = s->n_queue = s->cap_queue = 0;
-	if (s->scratch.cap > SCRATCH_KEEP)
-		buf_free(&s->scratch);
-	ropewriter_rest(&s->w);
-}
-
-static int go_on(struct api_stream *s, struct buf *out, size_t most)
-{
-	size_t start = out->len;
-	int rc = 0;
-
-	while (is_under_way(s) && !rc && out->len - start < most) {
-		if (ropewriter_left(&s->w) == 0)
-			whole_step(s);
-		rc = buf_error(&s->scratch);
-		if (!rc)
-			rc = ropewriter_pull(&s->w, out, most - (out->len - start));
-	}
-	return rc;
-}
-
-/* Events, each up to WHOLE_EVENT in one piece, until `room` bytes are there. */
 static int move(struct api_stream *s, struct buf *out, size_t room)
 {
-	size_t start = out->len;
-	int rc = 0;
+	int rc = event_queue_move(&s->queue, out, room);
 
-	if (is_under_way(s))
-		rc = go_on(s, out, room);
-	while (!rc && !is_under_way(s) && s->next < s->n_queue && out->len - start < room) {
-		write_next(s);
-		rc = go_on(s, out, WHOLE_EVENT);
-	}
-	if (!rc && !is_under_way(s) && s->next == s->n_queue)
-		forget(s);
+	if (!rc && event_queue_left(&s->queue) == 0 && s->scratch.cap > SCRATCH_KEEP)
+		buf_free(&s->scratch);
+	if (!rc && event_queue_left(&s->queue) == 0 && s->signature.cap > SCRATCH_KEEP)
+		buf_free(&s->signature);
 	return rc;
 }
 
@@ -582,14 +529,14 @@ int gemini_stream_emit(struct api_stream *s, const struct turn_output *o,
 
 	if (rc || (s->carrier == API_WHOLE && !s->ended))
 		return rc;
-	return move(s, out, WHOLE_EVENT);
+	return move(s, out, EVENT_QUEUE_WHOLE);
 }
 
 size_t gemini_stream_left(const struct api_stream *s)
 {
 	if (s->carrier == API_WHOLE && !s->ended)
 		return 0;
-	return ropewriter_left(&s->w) + (s->in_whole || s->next < s->n_queue);
+	return event_queue_left(&s->queue);
 }
 
 int gemini_stream_pull(struct api_stream *s, struct buf *out, size_t room)
@@ -601,7 +548,7 @@ int gemini_stream_pull(struct api_stream *s, struct buf *out, size_t room)
  * elements of an array space is free. */
 void gemini_stream_keepalive(struct api_stream *s, struct buf *out)
 {
-	if (s->carrier == API_SSE && !is_under_way(s) && !s->ended)
+	if (s->carrier == API_SSE && !event_queue_is_writing(&s->queue) && !s->ended)
 		buf_puts(out, s->array ? "\n" : ": ping\n\n");
 }
 
@@ -622,7 +569,9 @@ struct api_stream *gemini_stream_open(
 	s->first = true;
 	s->call_reply = s->text_reply = REPLY_NONE;
 	buf_init(&s->scratch, SCRATCH_MAX);
+	buf_init(&s->signature, SCRATCH_MAX);
 	ropewriter_init(&s->w);
+	event_queue_init(&s->queue, &queue_ops, s, &s->w);
 	return s;
 }
 
@@ -632,8 +581,8 @@ struct api_stream *gemini_stream_close(struct api_stream *s)
 		return NULL;
 	ropewriter_free(&s->w);
 	buf_free(&s->scratch);
-	free(s->queue);
-	free(s->held);
+	buf_free(&s->signature);
+	event_queue_free(&s->queue);
 	free(s->error);
 	free(s);
 	return NULL;

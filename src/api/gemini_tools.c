@@ -5,17 +5,11 @@
  */
 #include "api/gemini.h"
 
+#include "api/tools.h"
+
 enum { TOOLS_MAX = 1024, NAME_MAX_BYTES = 128 };
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-"
-
-static const struct tool_entry *entry_named(const struct conversation *c, struct str name)
-{
-	for (size_t i = 0; i < c->n_tools; i++)
-		if (c->tools[i].name.n && str_eq(c->tools[i].name, name))
-			return &c->tools[i];
-	return NULL;
-}
 
 /* Room was made for as many as there can be. */
 static struct tool_entry *add(struct gemini_parser *p, enum tool_kind kind, struct str type)
@@ -43,7 +37,7 @@ static int parse_name(
 		        "A-Z, 0-9, "
 		        "'_', '.', ':' and '-'.",
 		        path, NAME_MAX_BYTES);
-	if (entry_named(p->conversation, *ret))
+	if (tools_named(p->conversation, *ret))
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
 		        "Duplicate function declaration found: '%s'.", param_show(*ret).text);
 	return 0;
@@ -125,19 +119,6 @@ static int parse_functions(struct gemini_parser *p, const struct json *list, con
 
 /* ---- the shell ---- */
 
-static int check_sandbox(struct gemini_parser *p, const char *path)
-{
-	if (!p->config->sandbox)
-		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, NULL,
-		        "This server runs without sandboxes, so it offers no tool that executes "
-		        "commands.");
-	if (p->config->region)
-		return param_fail(&p->in, ERR_PERMISSION, "permission_denied", path, NULL,
-		        "This server keeps to the region '%s' and does not execute commands.",
-		        param_show(str_of(p->config->region)).text);
-	return 0;
-}
-
 struct speller {
 	struct buf *out;
 	struct str text;
@@ -211,7 +192,7 @@ static int parse_shell(struct gemini_parser *p, const struct json *v, const char
 	struct buf text _cleanup_buf_ = BUF_INIT(json_raw(v).n * 2 + 64);
 	struct tool_entry *t;
 	void *settings;
-	int rc = check_sandbox(p, path);
+	int rc = tools_check_sandbox(&p->in, p->config, "This server", path, NULL);
 
 	if (rc)
 		return rc;
@@ -255,7 +236,7 @@ static int name_shell(struct gemini_parser *p)
 		if (t == shell || !str_eq(t->name, shell->name))
 			continue;
 		str_format(text, sizeof(text), "brig_%s", shell->tool->name);
-		if (entry_named(p->conversation, str_of(text)))
+		if (tools_named(p->conversation, str_of(text)))
 			return param_fail(&p->in, ERR_INVALID, "invalid_value", "tools", NULL,
 			        "Functions named both '%s' and '%s' leave no name for the server's "
 			        "shell: "
@@ -299,6 +280,13 @@ static int parse_element(struct gemini_parser *p, const struct json *element, co
 
 	if (!json_is(element, JSON_OBJECT))
 		return param_fail_type(&p->in, element, path, NULL, "an object");
+	/* Google refuses what is empty too. Its SDKs make that of a tool that they do not know. */
+	if (!json_count(element) || json_is(json_get(element, "type"), JSON_STRING))
+		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, NULL,
+		        "%s names no tool. This server's shell is {\"brigShell\": {}}. Google's "
+		        "SDKs leave it out of `tools`: give them {\"tools\": [{\"brigShell\": "
+		        "{}}]} as `extraBody` of `httpOptions`.",
+		        path);
 	for (const struct json *v = json_first(element); v && !rc; v = json_next(v)) {
 		struct str key = json_key(v);
 
@@ -371,7 +359,7 @@ static int parse_allowed(struct gemini_parser *p, const struct json *list, const
 			return param_fail_type(&p->in, v, inner, NULL, "a string");
 		t = gemini_parse_is(json_str(v), "brigShell") && p->shell
 		            ? p->shell
-		            : entry_named(p->conversation, json_str(v));
+		            : tools_named(p->conversation, json_str(v));
 		if (!t)
 			return param_fail(&p->in, ERR_INVALID, "invalid_value", inner, NULL,
 			        "'%s' is not among 'tools'.", param_show(json_str(v)).text);

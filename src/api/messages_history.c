@@ -170,13 +170,14 @@ int messages_history_call(
 
 /* ---- results ---- */
 
-/* The container that a replayed result names; the last one in the messages is used again. */
-static int note_container(
-        struct messages_parser *p, const struct json *v, const char *path, struct str *ret)
+/* The container that a replayed result names; the last one of ours in the messages is used again.
+ */
+static int note_container(struct messages_parser *p, const struct json *v, const char *path,
+        struct str call_id, struct str *ret)
 {
 	int rc = param_str(&p->in, v, path, "container_id", 0, ret);
 
-	if (!rc && ret->p && api_container_id_valid(*ret))
+	if (!rc && ret->p && api_container_id_valid(*ret) && !conversation_id_is_hosted(call_id))
 		p->replayed_container = *ret;
 	return rc;
 }
@@ -333,7 +334,7 @@ int messages_history_result(struct messages_parser *p, const struct json *v, con
 	if (!ok)
 		return param_fail_memory(&p->in);
 	it->result.tool = tool_of_result(p, it->result.public_id, usual);
-	rc = note_container(p, v, path, &it->result.container_id);
+	rc = note_container(p, v, path, it->result.public_id, &it->result.container_id);
 	if (rc)
 		return rc;
 	if (!json_is(content, JSON_OBJECT) && !json_is(content, JSON_ARRAY))

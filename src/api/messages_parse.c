@@ -10,8 +10,9 @@
  * Errors speak as this API does: "messages.0.content.1.text: Field required".
  */
 #include "api/messages.h"
-#include "api/preferences.h"
 
+#include "api/body.h"
+#include "api/preferences.h"
 #include "api/relay.h"
 #include "api/token_estimate.h"
 #include "base/mem.h"
@@ -20,14 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-	MODELS_MAX = 16,
-	EXTRA_MAX = 256,
-	/* The tree, and what the conversation may take beside the body: images are copied once. */
-	TREE_MAX = 128 * 1024 * 1024,
-	CONVERSATION_ROOM = 192 * 1024 * 1024,
-	THINKING_LEAST = 1024,
-};
+enum { EXTRA_MAX = 256, THINKING_LEAST = 1024 };
 
 void messages_index(char out[PARAM_PATH], const char *path, size_t n)
 {
@@ -108,9 +102,9 @@ static int parse_list(struct messages_parser *p, const char *key)
 
 	if (rc || !list)
 		return rc;
-	if (json_count(list) > MODELS_MAX)
+	if (json_count(list) > BODY_MODELS_MAX)
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", key,
-		        "at most %d models.", MODELS_MAX);
+		        "at most %d models.", BODY_MODELS_MAX);
 	c->models = arena_alloc(c->arena, (json_count(list) + 1) * sizeof(*c->models));
 	if (!c->models)
 		return param_fail_memory(&p->in);
@@ -342,7 +336,6 @@ static int choose_container(struct messages_parser *p, const struct api_request 
 	        .request_seed = request_seed,
 	};
 	struct str brought;
-	bool ok = true;
 	int rc = param_str(&p->in, p->root, "", "session_id", 256, &hints.session[0]);
 
 	if (!rc)
@@ -352,36 +345,13 @@ static int choose_container(struct messages_parser *p, const struct api_request 
 	hints.session[1] = in->session_header;
 	hints.session[2] = p->conversation->settings.prompt_cache_key;
 	hints.reference = brought;
-	if (shell && shell->environment == SHELL_CONTAINER_REFERENCE)
-		hints.reference = shell->container_id;
-	r->container_named = api_container_choose(&hints, r->container_id);
-	r->options.container_id = conversation_copy(p->conversation, str_of(r->container_id), &ok);
-	return ok ? 0 : param_fail_memory(&p->in);
+	/* A session of ours beside it works in the same container. */
+	if (p->shell && !p->bash)
+		api_shell_settle(p->shell->settings, &hints);
+	return body_container(&p->in, &hints, shell, r);
 }
 
 /* ---- all of it ---- */
-
-static struct turn_options options_of(const struct messages_parser *p, bool stream)
-{
-	const struct config_limits *l = &p->config->limits;
-
-	return (struct turn_options){
-	        .max_tool_calls = p->max_tool_calls,
-	        .stop = p->stop,
-	        .n_stop = p->n_stop,
-	        .turn_ms = stream ? l->turn_ms : l->turn_unstreamed_ms,
-	        .streamed = stream,
-	        .compact_arguments = true,
-	        .call_output_bytes = l->call_output_bytes,
-	        .turn_output_bytes = l->turn_output_bytes,
-	        .tool = {.timeout_ms = l->timeout_ms,
-	                .max_timeout_ms = l->max_timeout_ms,
-	                .output_chars = l->output_chars,
-	                .max_output_chars = l->max_output_chars,
-	                .commands = l->commands},
-	        .price_per_second = p->config->container.price_per_second,
-	};
-}
 
 static int parse_tree(struct messages_parser *p, const struct api_request *in,
         struct str request_seed, struct turn_request *r)
@@ -391,8 +361,6 @@ static int parse_tree(struct messages_parser *p, const struct api_request *in,
 	        messages_items_parse};
 	int rc = 0, stream;
 
-	if (!json_is(p->root, JSON_OBJECT))
-		return error_set(p->in.err, ERR_INVALID, "The body must be a JSON object.");
 	r->echo = arena_alloc(p->conversation->arena, sizeof(*r->echo));
 	if (!r->echo)
 		return param_fail_memory(&p->in);
@@ -404,7 +372,11 @@ static int parse_tree(struct messages_parser *p, const struct api_request *in,
 	if (rc)
 		return rc;
 	r->stream = stream == 1;
-	r->options = options_of(p, r->stream);
+	r->options = body_options(p->config, r->stream);
+	r->options.max_tool_calls = p->max_tool_calls;
+	r->options.stop = p->stop;
+	r->options.n_stop = p->n_stop;
+	r->options.compact_arguments = true;
 	r->shell = p->shell ? p->shell : p->bash;
 	rc = choose_container(p, in, request_seed, r);
 	r->echo->estimate = token_estimate(p->conversation);
@@ -436,20 +408,14 @@ int messages_parse(struct api_request *in, struct str request_seed, struct turn_
 	struct turn_request r = {.api = &api_messages, .under_v1 = in->under_v1};
 	struct messages_parser p = {.config = in->config};
 	_cleanup_json_ struct json_doc *doc = NULL;
-	struct str body = {in->body, in->body_len};
 	struct error own = {0};
 	bool ok = true;
-	int rc;
+	int rc = body_read(in, DIALECT_ANTHROPIC, &r, &own, &p.in, &doc);
 
-	r.conversation = conversation_new(CONVERSATION_ROOM + body.n);
-	r.conversation->dialect = DIALECT_ANTHROPIC;
-	r.conversation->beta = conversation_copy(r.conversation, in->anthropic_beta, &ok);
-	conversation_adopt(r.conversation, steal(in->body));
 	p.conversation = r.conversation;
-	p.in = (struct param_reader){.conversation = r.conversation, .body = body, .err = &own};
-	rc = ok ? json_parse(body, TREE_MAX, &doc, &own) : param_fail_memory(&p.in);
-	if (rc == -ERR_INVALID)
-		error_prefix(&own, "The body is not valid JSON");
+	r.conversation->beta = conversation_copy(r.conversation, in->anthropic_beta, &ok);
+	if (!rc && !ok)
+		rc = param_fail_memory(&p.in);
 	if (!rc) {
 		p.root = json_root(doc);
 		rc = parse_tree(&p, in, request_seed, &r);
@@ -463,8 +429,8 @@ int messages_parse(struct api_request *in, struct str request_seed, struct turn_
 		return rc;
 	}
 	r.only_here = p.only_here;
-	if (!p.own_words && !relay_holds_sealed(body))
-		r.body = body;
+	if (!p.own_words && !relay_holds_sealed(p.in.body))
+		r.body = p.in.body;
 	*ret = r;
 	return 0;
 }

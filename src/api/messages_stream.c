@@ -15,18 +15,13 @@
  */
 #include "api/messages.h"
 
+#include "api/event_queue.h"
 #include "base/mem.h"
 #include "tool/tool.h"
 
 #include <stdlib.h>
 
-enum {
-	WHOLE_EVENT = 64 * 1024, /* an event up to here is in one piece */
-	/* A delta's text is the turn's and lives only until the next one: from here on it is
-	 * copied. Escaped it may be six times as long, so that one below never waits. */
-	HOLD_FROM = 8 * 1024,
-	RAW_TREE = 64 * 1024 * 1024,
-};
+enum { RAW_TREE = 64 * 1024 * 1024 };
 
 enum event_kind {
 	EVENT_START,
@@ -63,22 +58,18 @@ struct api_stream {
 	struct messages_block *blocks; /* of `content`, in order */
 	size_t n_blocks, cap_blocks;
 
-	struct event *queue;
-	size_t n_queue, cap_queue, next_event;
-	char *held; /* the text of the delta that is in the queue */
-
-	/* The event that is being written. */
-	struct ropewriter w;
-	bool in_object;
-	size_t next_block;
+	struct event_queue queue;
+	struct ropewriter w; /* the event that is being written */
+	size_t next_block;   /* of the whole message */
 };
 
 /* ---- queue ---- */
 
 static void push_text(struct api_stream *s, enum event_kind kind, uint32_t block, struct str text)
 {
-	mem_grow(&s->queue, &s->cap_queue, s->n_queue, sizeof(*s->queue));
-	s->queue[s->n_queue++] = (struct event){.kind = kind, .block = block, .text = text};
+	struct event *e = event_queue_push(&s->queue);
+
+	*e = (struct event){.kind = kind, .block = block, .text = text};
 }
 
 static void push(struct api_stream *s, enum event_kind kind, uint32_t block)
@@ -94,31 +85,6 @@ static void start(struct api_stream *s)
 	s->started = true;
 	push(s, EVENT_START, 0);
 	push(s, EVENT_PING, 0);
-}
-
-/* Does the output's text belong to the item, and so live as long as the conversation? */
-static bool is_kept(const struct turn_output *o)
-{
-	if (o->item->type == ITEM_CALL)
-		return o->text.p == o->item->call.arguments.p;
-	return o->part < o->item->n_parts && o->text.p == o->item->parts[o->part].text.p;
-}
-
-/* A text that the turn takes back: kept where the event may outlive emit(). */
-static int hold(struct api_stream *s, const struct turn_output *o, struct str *ret)
-{
-	struct str text = o->text;
-
-	*ret = text;
-	if (text.n < HOLD_FROM || is_kept(o))
-		return 0;
-	free(s->held);
-	s->held = malloc(text.n);
-	if (!s->held)
-		return -ERR_NOMEM;
-	memcpy(s->held, text.p, text.n);
-	*ret = (struct str){s->held, text.n};
-	return 0;
 }
 
 /* ---- blocks ---- */
@@ -206,7 +172,7 @@ static int item_delta(struct api_stream *s, const struct turn_output *o)
 
 	if (o->text.n == 0)
 		return 0;
-	rc = hold(s, o, &text);
+	rc = event_queue_hold(&s->queue, o, EVENT_QUEUE_HOLD, &text);
 	if (rc)
 		return rc;
 	if (o->item->type == ITEM_CALL) {
@@ -420,13 +386,14 @@ static void write_input_text(struct api_stream *s, const struct messages_block *
 	ropewriter_init(&input);
 	ropewriter_begin(&input);
 	messages_write_input(&input, &s->state, b->item);
-	while (ropewriter_left(&input) > 0 && ropewriter_pull(&input, &text, WHOLE_EVENT) == 0)
+	while (ropewriter_left(&input) > 0 &&
+	        ropewriter_pull(&input, &text, EVENT_QUEUE_WHOLE) == 0)
 		;
 	if (buf_error(&text) || input.err)
 		s->w.err = -ERR_NOMEM;
-	free(s->held);
-	s->held = buf_steal(&text, &n);
-	ropewriter_kstr(&s->w, "partial_json", (struct str){s->held, n});
+	free(s->queue.held);
+	s->queue.held = buf_steal(&text, &n);
+	ropewriter_kstr(&s->w, "partial_json", (struct str){s->queue.held, n});
 	ropewriter_free(&input);
 }
 
@@ -517,7 +484,7 @@ static void object_begin(struct api_stream *s)
 	}
 	messages_write_head(&s->w, &s->state);
 	s->next_block = 0;
-	s->in_object = true;
+	s->queue.in_steps = true;
 }
 
 static void object_step(struct api_stream *s)
@@ -529,11 +496,12 @@ static void object_step(struct api_stream *s)
 	messages_write_tail(&s->w, &s->state);
 	if (s->error)
 		ropewriter_literal(&s->w, STR("}"));
-	s->in_object = false;
+	s->queue.in_steps = false;
 }
 
-static void event_write(struct api_stream *s, const struct event *e)
+static void event_write(struct api_stream *s)
 {
+	const struct event *e = event_queue_next(&s->queue);
 	struct json_writer *j = &s->w.json;
 	bool whole;
 
@@ -580,53 +548,11 @@ static void event_write(struct api_stream *s, const struct event *e)
 
 /* ---- moving bytes ---- */
 
-static bool event_is_under_way(const struct api_stream *s)
-{
-	return s->in_object || ropewriter_left(&s->w) > 0;
-}
-
-/* All is written. Most streams wait most of the time, and then keep nothing for the next event. */
-static void queue_forget(struct api_stream *s)
-{
-	free(s->held);
-	s->held = NULL;
-	free(s->queue);
-	s->queue = NULL;
-	s->next_event = s->n_queue = s->cap_queue = 0;
-	ropewriter_rest(&s->w);
-}
-
-/* Goes on with the event that is under way until it is over or `most` bytes are in out. */
-static int event_go_on(struct api_stream *s, struct buf *out, size_t most)
-{
-	size_t begin = out->len;
-	int rc = 0;
-
-	while (event_is_under_way(s) && !rc && out->len - begin < most) {
-		if (ropewriter_left(&s->w) == 0)
-			object_step(s);
-		rc = ropewriter_pull(&s->w, out, most - (out->len - begin));
-	}
-	return rc;
-}
-
-/* Events, each up to WHOLE_EVENT in one piece, until `room` bytes are there. */
-static int move(struct api_stream *s, struct buf *out, size_t room)
-{
-	size_t begin = out->len;
-	int rc = 0;
-
-	if (event_is_under_way(s))
-		rc = event_go_on(s, out, room);
-	while (!rc && !event_is_under_way(s) && s->next_event < s->n_queue &&
-	        out->len - begin < room) {
-		event_write(s, &s->queue[s->next_event++]);
-		rc = event_go_on(s, out, WHOLE_EVENT);
-	}
-	if (!rc && !event_is_under_way(s) && s->next_event == s->n_queue)
-		queue_forget(s);
-	return rc;
-}
+static const struct event_queue_ops queue_ops = {
+        .record = sizeof(struct event),
+        .write = event_write,
+        .step = object_step,
+};
 
 int messages_stream_emit(struct api_stream *s, const struct turn_output *o,
         const struct turn_totals *totals, struct buf *out)
@@ -641,34 +567,33 @@ int messages_stream_emit(struct api_stream *s, const struct turn_output *o,
 	if (rc)
 		return rc;
 	if (s->carrier == API_WHOLE && !s->state.ended) {
-		queue_forget(s);
+		event_queue_forget(&s->queue);
 		return 0;
 	}
-	if (s->carrier == API_WHOLE && s->n_queue > 0)
-		s->next_event = s->n_queue - 1; /* the message alone */
-	return move(s, out, WHOLE_EVENT);
+	if (s->carrier == API_WHOLE)
+		event_queue_skip(&s->queue); /* to the message itself */
+	return event_queue_move(&s->queue, out, EVENT_QUEUE_WHOLE);
 }
 
 size_t messages_stream_left(const struct api_stream *s)
 {
-	return ropewriter_left(&s->w) + (s->in_object || s->next_event < s->n_queue);
+	return event_queue_left(&s->queue);
 }
 
 int messages_stream_pull(struct api_stream *s, struct buf *out, size_t room)
 {
-	return move(s, out, room ? room : 1);
+	return event_queue_move(&s->queue, out, room ? room : 1);
 }
 
 void messages_stream_keepalive(struct api_stream *s, struct buf *out)
 {
-	if (s->carrier != API_SSE || event_is_under_way(s) || s->state.ended ||
-	        s->next_event < s->n_queue)
+	if (s->carrier != API_SSE || s->state.ended || event_queue_left(&s->queue) > 0)
 		return;
 	if (s->begun && !s->started)
 		start(s);
 	else
 		push(s, EVENT_PING, 0);
-	move(s, out, WHOLE_EVENT);
+	event_queue_move(&s->queue, out, EVENT_QUEUE_WHOLE);
 }
 
 int messages_stream_status(const struct api_stream *s)
@@ -688,6 +613,7 @@ struct api_stream *messages_stream_open(
 	s->state = (struct messages_state){.request = r, .who = who};
 	str_format(s->state.id, sizeof(s->state.id), "msg_%s", id);
 	ropewriter_init(&s->w);
+	event_queue_init(&s->queue, &queue_ops, s, &s->w);
 	return s;
 }
 
@@ -697,8 +623,7 @@ struct api_stream *messages_stream_close(struct api_stream *s)
 		return NULL;
 	ropewriter_free(&s->w);
 	free(s->blocks);
-	free(s->queue);
-	free(s->held);
+	event_queue_free(&s->queue);
 	free(s->error);
 	free(s);
 	return NULL;

@@ -10,9 +10,11 @@
  */
 #include "api/messages.h"
 
+#include "api/body.h"
+#include "api/tools.h"
 #include "tool/tool.h"
 
-enum { TOOLS_MAX = 1024, TOOL_CALLS_MAX = 30, NAME_MAX_CHARS = 128, CONDITIONS_MAX = 64 };
+enum { TOOLS_MAX = 1024, NAME_MAX_CHARS = 128, CONDITIONS_MAX = 64 };
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
@@ -52,14 +54,6 @@ static const struct client_tool {
                 "\"items\":{\"type\":\"integer\"}}},\"required\":[\"command\"]}"},
 };
 
-static const struct tool_entry *entry_named(const struct conversation *c, struct str name)
-{
-	for (size_t i = 0; i < c->n_tools; i++)
-		if (c->tools[i].name.p && str_eq(c->tools[i].name, name))
-			return &c->tools[i];
-	return NULL;
-}
-
 static int check_name(
         struct messages_parser *p, const char *path, const struct tool_entry *t, bool exact)
 {
@@ -67,7 +61,7 @@ static int check_name(
 	        (t->name.n == 0 || t->name.n > NAME_MAX_CHARS || !str_in_set(t->name, NAME_CHARS)))
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
 		        "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'");
-	if (entry_named(p->conversation, t->name))
+	if (tools_named(p->conversation, t->name))
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", "tools", NULL,
 		        "Tool names must be unique.");
 	return 0;
@@ -150,38 +144,20 @@ static int parse_bash_of_client(struct messages_parser *p, const struct json *en
 	return rc;
 }
 
-static int check_sandbox(struct messages_parser *p, const char *path)
-{
-	if (!p->config->sandbox)
-		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
-		        "this server runs without sandboxes, so it offers no tool that executes "
-		        "commands.");
-	if (p->config->region)
-		return param_fail(&p->in, ERR_PERMISSION, "permission_denied", path, "type",
-		        "this server keeps to the region '%s' and does not execute commands.",
-		        param_show(str_of(p->config->region)).text);
-	return 0;
-}
-
 static int parse_server_tool(struct messages_parser *p, const struct json *entry, const char *path,
         const struct tool *tool, struct tool_entry *t)
 {
 	const struct tool_entry **place = is_bash(t->type) ? &p->bash : &p->shell;
-	int rc = check_sandbox(p, path);
+	int rc = tools_check_sandbox(&p->in, p->config, "this server", path, "type");
 
 	if (rc)
 		return rc;
 	if (*place)
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "type",
 		        "another entry of tools offers the same: one request has one.");
-	rc = tool->settings(p->conversation->arena, t->type, entry, path, &t->settings, p->in.err);
-	if (rc) {
-		if (!p->in.err->type[0])
-			str_copy(p->in.err->type, sizeof(p->in.err->type),
-			        rc == -ERR_UNSUPPORTED ? STR("unsupported_value")
-			                               : STR("invalid_value"));
+	rc = tools_read_settings(&p->in, tool, t->type, entry, path, &t->settings);
+	if (rc)
 		return rc;
-	}
 	t->kind = TOOL_SERVER;
 	t->tool = tool;
 	*place = t;
@@ -252,12 +228,12 @@ static int name_server_tool(struct messages_parser *p, const struct tool_entry *
 	brig = conversation_copy(c, str_of(text), &ok);
 	if (!ok)
 		return param_fail_memory(&p->in);
-	if (entry_named(c, own) && entry_named(c, brig))
+	if (tools_named(c, own) && tools_named(c, brig))
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", "tools", NULL,
 		        "tools named both '%s' and '%s' leave no name for the server's: rename "
 		        "one.",
 		        of->tool->name, text);
-	c->tools[of - c->tools].name = entry_named(c, own) ? brig : own;
+	c->tools[of - c->tools].name = tools_named(c, own) ? brig : own;
 	return 0;
 }
 
@@ -299,7 +275,7 @@ static const struct tool_entry *entry_chosen(const struct messages_parser *p, st
 		if (str_eq(own[i]->type, name) || str_is(name, own[i]->tool->name))
 			return own[i];
 	}
-	return entry_named(p->conversation, name);
+	return tools_named(p->conversation, name);
 }
 
 static int parse_choice(struct messages_parser *p)
@@ -452,7 +428,7 @@ static int parse_conditions(struct messages_parser *p, const struct json *list)
 /* max_tool_calls does not count where conditions are given. */
 static int parse_limits(struct messages_parser *p)
 {
-	int64_t most = TOOL_CALLS_MAX, wanted = TOOL_CALLS_MAX;
+	int64_t wanted = BODY_TOOL_CALLS_MAX;
 	const struct json *list;
 	int rc = param_whole(&p->in, p->root, "", "max_tool_calls", 1, INT64_MAX, NULL, &wanted);
 
@@ -460,14 +436,12 @@ static int parse_limits(struct messages_parser *p)
 		rc = param_container(
 		        &p->in, p->root, "", "stop_server_tools_when", JSON_ARRAY, &list);
 	if (!rc && list) {
-		wanted = TOOL_CALLS_MAX;
+		wanted = BODY_TOOL_CALLS_MAX;
 		rc = parse_conditions(p, list);
 	}
 	if (rc)
 		return rc;
-	if (p->config->limits.tool_calls < most)
-		most = p->config->limits.tool_calls;
-	p->max_tool_calls = (uint32_t)(wanted < most ? wanted : most);
+	p->max_tool_calls = body_tool_calls(p->config, wanted);
 	return 0;
 }
 

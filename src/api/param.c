@@ -83,6 +83,24 @@ int param_fail_memory(struct param_reader *r)
 	return error_set(r->err, ERR_NOMEM, "The request needs more memory than one request may.");
 }
 
+int param_only_here(struct param_reader *r, struct error **reason, const char *type,
+        const char *path, const char *key, const char *fmt, va_list ap)
+{
+	char where[PARAM_PATH], text[sizeof((*reason)->text)];
+
+	if (*reason)
+		return 0;
+	*reason = arena_alloc(r->conversation->arena, sizeof(**reason));
+	if (!*reason)
+		return param_fail_memory(r);
+	param_join(where, path, key);
+	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+		text[0] = '\0';
+	error_param(*reason, ERR_UNSUPPORTED, where, "%s", text);
+	str_copy((*reason)->type, sizeof((*reason)->type), str_of(type));
+	return 0;
+}
+
 struct param_shown param_show(struct str s)
 {
 	struct param_shown shown;

@@ -15,6 +15,7 @@
 #include "conversation/conversation.h"
 #include "json/json.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +40,13 @@ int param_fail_type(struct param_reader *r, const struct json *v, const char *pa
         const char *wanted);
 int param_fail_missing(struct param_reader *r, const char *path, const char *key);
 int param_fail_memory(struct param_reader *r);
+/*
+ * Keeps in *reason, where there is none yet, why no provider of another dialect can serve the
+ * request (turn_request.only_here). 0 or -ERR_NOMEM.
+ */
+int param_only_here(struct param_reader *r, struct error **reason, const char *type,
+        const char *path, const char *key, const char *fmt, va_list ap)
+        __attribute__((format(printf, 6, 0)));
 
 /* At most 64 bytes of a text, for use in a message with %s. */
 struct param_shown {

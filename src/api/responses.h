@@ -53,12 +53,15 @@ struct responses_parser {
 	const struct json *root;
 	struct api_echo *echo;
 	const struct tool_entry *shell; /* the server shell of this request, or NULL */
-	const struct tool_entry *local; /* OpenAI's shell or local_shell that the client runs, or NULL */
-	struct error *only_here;        /* why only a provider of this dialect can serve it, or NULL */
-	bool ours;                      /* the input holds what brig gave out and no provider knows */
-	size_t n_history; /* elements of `input` that the client did not send */
+	const struct tool_entry
+	        *local;          /* OpenAI's shell or local_shell that the client runs, or NULL */
+	struct error *only_here; /* why only a provider of this dialect can serve it, or NULL */
+	bool compact;            /* the request is for a compaction */
+	const struct api_seal *seal; /* api_request's */
+	bool ours;                   /* the input holds what brig gave out and no provider knows */
+	size_t n_history;            /* elements of `input` that the client did not send */
 	int store, background;
-	struct str replayed_container;  /* the most recent one in the input */
+	struct str replayed_container; /* the most recent one in the input */
 	uint32_t max_tool_calls;
 	/* For messages: which element of `input` each item of the conversation came from. */
 	uint32_t *input_of;
@@ -67,6 +70,13 @@ struct responses_parser {
 
 int responses_parse(struct api_request *in, struct str request_seed, struct turn_request *ret,
         struct error *err);
+/* The same for a compaction: what only concerns an answer is left aside, tools too. */
+int responses_parse_compact(struct api_request *in, struct str request_seed,
+        struct turn_request *ret, struct error *err);
+/* responses_compact.c: an item of type compaction that brig made, which is a message then. */
+bool responses_compact_is_ours(const struct json *v);
+int responses_compact_item(
+        struct responses_parser *p, const struct json *v, const char *path, size_t index);
 /* `tools`, `tool_choice` and the loop's limits. Before the input: ids there depend on the tools. */
 int responses_tools_parse(struct responses_parser *p);
 /* defaults: key, value, key, value, …, NULL. */
@@ -126,7 +136,8 @@ struct responses_slot {
 	enum responses_slot_state state;
 	const struct item *item;   /* message, reasoning or call */
 	const struct item *result; /* of a server tool's call, once it has ended */
-	const struct tool_call *local; /* of a shell's call that is not ours: its commands; NULL: none */
+	const struct tool_call
+	        *local; /* of a shell's call that is not ours: its commands; NULL: none */
 	char id[80];
 	/* While it streams: */
 	uint32_t n_of[2];  /* of them: contents, summaries; each family counts its own */
@@ -157,24 +168,30 @@ void responses_write_item(struct ropewriter *w, const struct responses_state *s,
 /* responses_raw.c: what of an item is written as the provider wrote it. */
 /* An item of the dialect's own. fresh: as it is announced. */
 void responses_raw_item(struct ropewriter *w, const struct responses_slot *slot, bool fresh);
-/* Where the item is a shell's call or output, reads what its events tell: slot->local or slot->result, in c. */
+/* Where the item is a shell's call or output, reads what its events tell: slot->local or
+ * slot->result, in c. */
 void responses_raw_shell(struct conversation *c, struct responses_slot *slot);
 /* `content` of a message; false: it has none of its own. */
 bool responses_raw_content(struct ropewriter *w, const struct item *it);
-/* The item's own text as a tree; NULL: it has none. The text lives as long as the conversation, the tree is the
- * caller's to free. */
+/* The item's own text as a tree; NULL: it has none. The text lives as long as the conversation, the
+ * tree is the caller's to free. */
 struct json_doc *responses_raw_doc(const struct item *it);
 /* A content part of a message that says something, counted as the events count; NULL: none. */
 const struct json *responses_raw_part(const struct json_doc *doc, size_t number);
 /* The members of a message or call that the others do not tell (phase, namespace, …). */
 void responses_raw_extras(struct ropewriter *w, const struct item *it);
+/* False: what another dialect alone knows, or what not even says its type, which no client can
+ * read. */
+bool responses_raw_is_shown(const struct item *it);
 /* The id in an item's own text, or {NULL,0}; copied into out. */
 void responses_raw_id(const struct item *it, char *out, size_t size);
 /* The item of a call that the client is to run in a shell of its own. */
 void responses_raw_local_call(struct ropewriter *w, const struct responses_slot *slot,
         const struct tool_entry *entry, bool fresh);
-/* The entry of `tools` that a call of the client's belongs to, where it is such a shell; else NULL. */
-const struct tool_entry *responses_local_entry(const struct conversation *c, const struct item *call);
+/* The entry of `tools` that a call of the client's belongs to, where it is such a shell; else NULL.
+ */
+const struct tool_entry *responses_local_entry(
+        const struct conversation *c, const struct item *call);
 /* The `code` of an error inside a response object or a stream: always a string. */
 const char *responses_error_code(const struct error *e);
 /* `action` of a shell's call; NULL: nothing yet. */

@@ -234,7 +234,7 @@ static void snapshot_begin(struct api_stream *s, const struct responses_event *e
 	}
 	s->is_first = e->is_first;
 	s->next_slot = e->is_first ? s->n_slots : 0;
-	s->in_snapshot = true;
+	s->queue.in_steps = true;
 	shown = snapshot_state(s);
 	responses_write_head(&s->w, &shown);
 }
@@ -252,7 +252,7 @@ void responses_events_step(struct api_stream *s)
 		event_end(s);
 	else if (responses_stream_enveloped(s))
 		ropewriter_literal(&s->w, STR("}"));
-	s->in_snapshot = false;
+	s->queue.in_steps = false;
 }
 
 static void write_last(struct api_stream *s)
@@ -262,8 +262,10 @@ static void write_last(struct api_stream *s)
 		ropewriter_literal(&s->w, STR("data: [DONE]\n\n"));
 }
 
-void responses_events_write(struct api_stream *s, const struct responses_event *e)
+void responses_events_write(struct api_stream *s)
 {
+	const struct responses_event *e = event_queue_next(&s->queue);
+
 	switch (e->kind) {
 	case EVENT_SNAPSHOT:
 	case EVENT_OBJECT:

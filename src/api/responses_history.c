@@ -8,13 +8,13 @@
 
 #include "tool/tool.h"
 
-/* A container that a replayed item names; the last one in the input is used again. */
-static int note_container(
-        struct responses_parser *p, const struct json *v, const char *path, struct str *ret)
+/* A container that a replayed item names; the last one of ours in the input is used again. */
+static int note_container(struct responses_parser *p, const struct json *v, const char *path,
+        struct str call_id, struct str *ret)
 {
 	int rc = param_str(&p->in, v, path, "container_id", 0, ret);
 
-	if (!rc && ret->p && api_container_id_valid(*ret))
+	if (!rc && ret->p && api_container_id_valid(*ret) && !conversation_id_is_hosted(call_id))
 		p->replayed_container = *ret;
 	return rc;
 }
@@ -131,7 +131,7 @@ static int parse_shell_result(struct responses_parser *p, const struct json *v, 
 	int rc;
 
 	it->result.tool = tool;
-	rc = note_container(p, v, path, &it->result.container_id);
+	rc = note_container(p, v, path, it->result.public_id, &it->result.container_id);
 	if (!rc)
 		rc = param_str(&p->in, v, path, "error", 0, &it->result.error);
 	if (!rc)
@@ -191,7 +191,7 @@ int responses_history_call(
 		rc = param_container(&p->in, v, path, "environment", JSON_OBJECT, &environment);
 	param_join(inner, path, "environment");
 	if (!rc)
-		rc = note_container(p, environment, inner, &ignored);
+		rc = note_container(p, environment, inner, id, &ignored);
 	if (rc)
 		return rc;
 	responses_items_set_call_id(p, it, id);

@@ -503,6 +503,8 @@ static int parse_item(
 	for (size_t i = 0; i < sizeof(item_rules) / sizeof(*item_rules); i++)
 		if (str_is(type, item_rules[i].type))
 			return item_rules[i].parse(p, v, path, index);
+	if (str_is(type, "compaction") && responses_compact_is_ours(v))
+		return responses_compact_item(p, v, path, index);
 	if (is_native_item(type))
 		return parse_native_item(p, v, path, index, type);
 	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",

@@ -6,24 +6,19 @@
  * handed to the upstream as it came (schemas, metadata, formats) point into it. Order matters once:
  * tools come before the input, since the ids in the input read differently when brig runs a tool.
  */
-#include "api/relay.h"
 #include "api/responses.h"
-#include "api/preferences.h"
 
+#include "api/body.h"
+#include "api/relay.h"
 #include "base/utf8.h"
 #include "tool/tool.h"
 
 #include <stdlib.h>
 
 enum {
-	MODELS_MAX = 16,
 	METADATA_PAIRS = 16,
 	METADATA_KEY = 64,
 	METADATA_VALUE = 512,
-	/* The tree, and what the conversation may take beside the body: the turn's own items too.
-	 */
-	TREE_MAX = 128 * 1024 * 1024,
-	CONVERSATION_ROOM = 192 * 1024 * 1024,
 };
 
 /*
@@ -66,6 +61,20 @@ static int keep_extra(struct responses_parser *p)
 	return 0;
 }
 
+/* What other APIs call so. NULL: there is nothing of the kind. */
+static const char *name_here(const char *name)
+{
+	static const char *const names[][2] = {{"messages", "input"}, {"system", "instructions"},
+	        {"max_tokens", "max_output_tokens"}, {"max_completion_tokens", "max_output_tokens"},
+	        {"response_format", "text.format"}, {"reasoning_effort", "reasoning.effort"},
+	        {"functions", "tools"}, {"function_call", "tool_choice"}};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (strcmp(name, names[i][0]) == 0)
+			return names[i][1];
+	return NULL;
+}
+
 static int check_names(struct responses_parser *p)
 {
 	const size_t n = sizeof(known_names) / sizeof(*known_names);
@@ -76,9 +85,14 @@ static int check_names(struct responses_parser *p)
 
 		while (i < n && !str_is(json_key(v), known_names[i]))
 			i++;
-		if (i == n)
-			return param_fail(&p->in, ERR_INVALID, "unknown_parameter", "", shown.text,
-			        "Unknown parameter: '%s'.", shown.text);
+		if (i < n)
+			continue;
+		const char *here = name_here(shown.text);
+
+		return param_fail(&p->in, ERR_INVALID, "unknown_parameter", "", shown.text,
+		        "Unknown parameter: '%s'.%s%s%s", shown.text,
+		        here ? " The Responses API calls it '" : "", here ? here : "",
+		        here ? "'." : "");
 	}
 	return 0;
 }
@@ -119,49 +133,9 @@ static int check_state(struct responses_parser *p)
 	return rc;
 }
 
-/* `model` first, then the list of `models`; one of them is enough. */
 static int parse_models(struct responses_parser *p)
 {
-	struct conversation *c = p->conversation;
-	const struct json *list, *v;
-	char path[PARAM_PATH];
-	size_t n = 0;
-	int rc;
-
-	rc = param_str(&p->in, p->root, "", "model", 256, &c->model);
-	if (!rc)
-		rc = param_container(&p->in, p->root, "", "models", JSON_ARRAY, &list);
-	if (rc)
-		return rc;
-	if (json_count(list) > MODELS_MAX)
-		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "models",
-		        "Invalid 'models': at most %d names.", MODELS_MAX);
-	c->models = arena_alloc(c->arena, json_count(list) * sizeof(*c->models));
-	if (!c->models)
-		return param_fail_memory(&p->in);
-	for (v = json_first(list); v; v = json_next(v), n++) {
-		struct str name;
-
-		param_index(path, "models", n);
-		if (!json_is(v, JSON_STRING))
-			return param_fail_type(&p->in, v, path, NULL, "a string");
-		rc = param_keep(&p->in, v, &name);
-		if (rc)
-			return rc;
-		if (name.n == 0 || name.n > 256)
-			return param_fail(&p->in, ERR_INVALID, "invalid_value", path, NULL,
-			        "Invalid '%s': a model's name has 1 to 256 characters.", path);
-		if (!c->model.p)
-			c->model = name;
-		else if (!str_eq(name, c->model))
-			c->models[c->n_models++] = name;
-	}
-	if (!c->model.p)
-		return param_fail_missing(&p->in, "", "model");
-	if (c->model.n == 0)
-		return param_fail(&p->in, ERR_INVALID, "invalid_value", "", "model",
-		        "Invalid 'model': it is empty.");
-	return preferences_parse(&p->in, p->root);
+	return body_models(&p->in, p->root);
 }
 
 /*
@@ -254,7 +228,7 @@ static int parse_sampling(struct responses_parser *p)
 static int parse_seed_and_stop(struct responses_parser *p)
 {
 	struct settings *s = &p->conversation->settings;
-	const struct json *seed = json_get(p->root, "seed"), *stop = json_get(p->root, "stop"), *v;
+	const struct json *seed = json_get(p->root, "seed");
 	struct str digits = json_raw(seed);
 
 	if (!json_absent(seed)) {
@@ -264,15 +238,7 @@ static int parse_seed_and_stop(struct responses_parser *p)
 			return param_fail_type(&p->in, seed, "", "seed", "an integer");
 		s->seed = json_raw(seed);
 	}
-	if (json_absent(stop))
-		return 0;
-	if (!json_is(stop, JSON_STRING) && !json_is(stop, JSON_ARRAY))
-		return param_fail_type(&p->in, stop, "", "stop", "a string or an array of strings");
-	for (v = json_first(stop); v; v = json_next(v))
-		if (!json_is(v, JSON_STRING))
-			return param_fail_type(&p->in, v, "stop", NULL, "an array of strings");
-	s->stop = json_raw(stop);
-	return 0;
+	return body_stop(&p->in, p->root);
 }
 
 static int parse_metadata(struct responses_parser *p)
@@ -471,8 +437,8 @@ static int refuse_only_native(struct responses_parser *p, const struct error *wh
  */
 static bool may_relay(const struct responses_parser *p, const struct api_request *in)
 {
-	return p->store == 0 && !in->has_history && in->n_history == 0 && !p->ours &&
-	       !relay_holds_sealed(p->in.body);
+	return (p->store == 0 || p->compact) && !in->has_history && in->n_history == 0 &&
+	       !p->ours && !relay_holds_sealed(p->in.body);
 }
 
 static int choose_container(struct responses_parser *p, const struct api_request *in,
@@ -485,42 +451,36 @@ static int choose_container(struct responses_parser *p, const struct api_request
 	};
 	struct shell_settings *settings = p->shell ? p->shell->settings : NULL;
 	int rc = param_str(&p->in, p->root, "", "session_id", 256, &hints.session[0]);
-	bool ok = true;
 
 	if (rc || !shell)
 		return rc;
 	hints.session[1] = in->session_header;
-	/* What names a container of ours, or puts files into one, wants ours. */
-	settings->may_be_native = shell->openai && !hints.session[0].p && !in->session_header.n &&
-	                          !shell->container_id.n && !shell->n_file_ids &&
-	                          !p->replayed_container.n;
+	api_shell_settle(settings, &hints);
 	if (shell->only_native && !settings->may_be_native)
 		return refuse_only_native(p, shell->only_native);
 	hints.session[2] = p->conversation->settings.prompt_cache_key;
-	if (shell->environment == SHELL_CONTAINER_REFERENCE)
-		hints.reference = shell->container_id;
-	r->container_named = api_container_choose(&hints, r->container_id);
-	r->options.container_id = conversation_copy(p->conversation, str_of(r->container_id), &ok);
-	return ok ? 0 : param_fail_memory(&p->in);
+	return body_container(&p->in, &hints, shell, r);
 }
 
-static struct turn_options options_of(const struct responses_parser *p, bool stream)
+/* What an answer would be like does not matter to a compaction. */
+static int parse_compact_fields(struct responses_parser *p)
 {
-	const struct config_limits *l = &p->config->limits;
+	static int (*const steps[])(struct responses_parser *) = {check_names, check_state,
+	        parse_models, parse_labels, responses_items_parse, echo_fields};
+	static const char *const refused[] = {"stream", "background"};
+	int rc = 0, on;
 
-	return (struct turn_options){
-	        .max_tool_calls = p->max_tool_calls,
-	        .turn_ms = stream ? l->turn_ms : l->turn_unstreamed_ms,
-	        .streamed = stream,
-	        .call_output_bytes = l->call_output_bytes,
-	        .turn_output_bytes = l->turn_output_bytes,
-	        .tool = {.timeout_ms = l->timeout_ms,
-	                .max_timeout_ms = l->max_timeout_ms,
-	                .output_chars = l->output_chars,
-	                .max_output_chars = l->max_output_chars,
-	                .commands = l->commands},
-	        .price_per_second = p->config->container.price_per_second,
-	};
+	p->max_tool_calls = 1;
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) && !rc; i++)
+		rc = steps[i](p);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused) && !rc; i++) {
+		rc = param_bool(&p->in, p->root, "", refused[i], &on);
+		if (!rc && on == 1)
+			rc = param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", "",
+			        refused[i], "A compaction is answered whole: leave '%s' out.",
+			        refused[i]);
+	}
+	return rc;
 }
 
 static int parse_fields(struct responses_parser *p, bool *ret_stream)
@@ -556,22 +516,21 @@ static int parse_tree(struct responses_parser *p, const struct api_request *in,
 {
 	int rc;
 
-	if (!json_is(p->root, JSON_OBJECT))
-		return error_set(p->in.err, ERR_INVALID, "The body must be a JSON object.");
 	p->echo = arena_alloc(p->conversation->arena, sizeof(*p->echo));
 	if (!p->echo)
 		return param_fail_memory(&p->in);
 	p->n_history = in->n_history;
 	rc = check_previous(p, in);
 	if (!rc)
-		rc = parse_fields(p, &r->stream);
+		rc = p->compact ? parse_compact_fields(p) : parse_fields(p, &r->stream);
 	if (rc)
 		return rc;
-	r->store = in->may_store && p->store != 0;
-	rc = check_background(p, r);
+	r->store = in->may_store && p->store != 0 && !p->compact;
+	rc = p->compact ? 0 : check_background(p, r);
 	if (rc)
 		return rc;
-	r->options = options_of(p, r->stream);
+	r->options = body_options(p->config, r->stream);
+	r->options.max_tool_calls = p->max_tool_calls;
 	rc = choose_container(p, in, request_seed, r);
 	if (rc)
 		return rc;
@@ -585,22 +544,15 @@ static int parse_tree(struct responses_parser *p, const struct api_request *in,
 	return 0;
 }
 
-int responses_parse(struct api_request *in, struct str request_seed, struct turn_request *ret,
-        struct error *err)
+static int parse(struct api_request *in, bool compact, struct str request_seed,
+        struct turn_request *ret, struct error *err)
 {
-	struct turn_request r = {.api = &api_responses, .under_v1 = in->under_v1};
-	struct responses_parser p = {.config = in->config};
+	struct turn_request r = {.api = &api_responses, .under_v1 = in->under_v1, .seal = in->seal};
+	struct responses_parser p = {.config = in->config, .compact = compact, .seal = in->seal};
 	_cleanup_json_ struct json_doc *doc = NULL;
-	struct str body = {in->body, in->body_len};
-	int rc;
+	int rc = body_read(in, DIALECT_OPENAI_RESPONSES, &r, err, &p.in, &doc);
 
-	r.conversation = conversation_new(CONVERSATION_ROOM + body.n);
-	conversation_adopt(r.conversation, steal(in->body));
 	p.conversation = r.conversation;
-	p.in = (struct param_reader){.conversation = r.conversation, .body = body, .err = err};
-	rc = json_parse(body, TREE_MAX, &doc, err);
-	if (rc == -ERR_INVALID)
-		error_prefix(err, "The body is not valid JSON");
 	if (!rc) {
 		p.root = json_root(doc);
 		rc = parse_tree(&p, in, request_seed, &r);
@@ -612,4 +564,16 @@ int responses_parse(struct api_request *in, struct str request_seed, struct turn
 	}
 	*ret = r;
 	return 0;
+}
+
+int responses_parse(struct api_request *in, struct str request_seed, struct turn_request *ret,
+        struct error *err)
+{
+	return parse(in, false, request_seed, ret, err);
+}
+
+int responses_parse_compact(struct api_request *in, struct str request_seed,
+        struct turn_request *ret, struct error *err)
+{
+	return parse(in, true, request_seed, ret, err);
 }

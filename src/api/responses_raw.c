@@ -21,6 +21,19 @@ struct json_doc *responses_raw_doc(const struct item *it)
 	return NULL;
 }
 
+bool responses_raw_is_shown(const struct item *it)
+{
+	struct json_doc *doc;
+	bool shown;
+
+	if (it->type != ITEM_OTHER)
+		return true;
+	doc = responses_raw_doc(it);
+	shown = json_str(json_get(json_root(doc), "type")).n > 0;
+	json_doc_free(doc);
+	return shown;
+}
+
 void responses_raw_id(const struct item *it, char *out, size_t size)
 {
 	_cleanup_json_ struct json_doc *doc = responses_raw_doc(it);

@@ -18,8 +18,8 @@ struct scanner {
 	int depth;
 	enum member top;   /* of the object */
 	enum member inner; /* of the element */
-	bool in_value; /* of the member asked for: */
-	bool in_list;  /* and that is an array */
+	bool in_value;     /* of the member asked for: */
+	bool in_list;      /* and that is an array */
 };
 
 static bool key_is(const struct json_event *ev, const char *name)
@@ -150,10 +150,13 @@ void responses_scan_clear(struct responses_scan *s)
 
 bool responses_state_text(struct str raw, char *out, size_t size)
 {
+	size_t n;
+
 	if (raw.n < 2 || raw.n - 2 >= size)
 		return false;
-	out[json_unescape(raw, out)] = 0;
-	return true;
+	n = json_unescape(raw, out);
+	out[n] = 0;
+	return memchr(out, 0, n) == NULL;
 }
 
 bool responses_state_is_reference(const struct responses_element *e)

@@ -35,7 +35,7 @@ void responses_scan_clear(struct responses_scan *s);
 bool responses_state_is_reference(const struct responses_element *e);
 /* Does the request need what is stored? */
 bool responses_state_needs(const struct responses_scan *s);
-/* A raw string of the scan as text, cut nowhere: false where it does not fit. */
+/* A raw string of the scan as text, cut nowhere: false where it does not fit or has a NUL in it. */
 bool responses_state_text(struct str raw, char *out, size_t size);
 
 /*

@@ -23,13 +23,6 @@
 
 #include <stdlib.h>
 
-enum {
-	WHOLE_EVENT = 64 * 1024, /* an event up to here is in one piece */
-	/* A delta's text is the turn's and lives only until the next one: from here on it is
-	 * copied. Escaped it may be six times as long, so that one below never waits. */
-	HOLD_FROM = 8 * 1024,
-};
-
 /* ---- slots ---- */
 
 static struct responses_slot *slot_at(struct api_stream *s, uint32_t index)
@@ -115,49 +108,21 @@ static bool slot_find(const struct api_stream *s, const struct item *item,
 static struct responses_event *push(
         struct api_stream *s, enum responses_event_kind kind, uint32_t slot)
 {
-	struct responses_event *e;
+	struct responses_event *e = event_queue_push(&s->queue);
 
-	mem_grow(&s->queue, &s->cap_queue, s->n_queue, sizeof(*s->queue));
-	e = &s->queue[s->n_queue++];
 	*e = (struct responses_event){.kind = kind, .slot = slot};
 	return e;
 }
 
-static void push_text(struct api_stream *s, enum responses_event_kind kind, uint32_t slot,
-        uint32_t index, enum part_type type, struct str text)
+static struct responses_event *push_text(struct api_stream *s, enum responses_event_kind kind,
+        uint32_t slot, uint32_t index, enum part_type type, struct str text)
 {
 	struct responses_event *e = push(s, kind, slot);
 
 	e->index = index;
 	e->type = type;
 	e->text = text;
-}
-
-/* Does the output's text belong to the item, and so live as long as the conversation? */
-static bool is_kept(const struct turn_output *o)
-{
-	if (o->type != OUT_DELTA)
-		return false;
-	if (o->item->type == ITEM_CALL)
-		return o->text.p == o->item->call.arguments.p;
-	return o->part < o->item->n_parts && o->text.p == o->item->parts[o->part].text.p;
-}
-
-/* A text that the turn takes back: kept where the event may outlive emit(). */
-static int hold(struct api_stream *s, const struct turn_output *o, struct str *ret)
-{
-	struct str text = o->text;
-
-	*ret = text;
-	if (text.n < HOLD_FROM || is_kept(o))
-		return 0;
-	free(s->held);
-	s->held = malloc(text.n);
-	if (!s->held)
-		return -ERR_NOMEM;
-	memcpy(s->held, text.p, text.n);
-	*ret = (struct str){s->held, text.n};
-	return 0;
+	return e;
 }
 
 static enum responses_slot_kind kind_of(const struct api_stream *s, const struct item *it)
@@ -203,12 +168,13 @@ static void part_begin(struct api_stream *s, uint32_t index, enum part_type type
 static void push_annotations(
         struct api_stream *s, uint32_t index, uint32_t content, const struct json *part)
 {
+	struct responses_event *e;
 	uint32_t n = 0;
 
 	for (const struct json *v = json_first(json_get(part, "annotations")); v;
 	        v = json_next(v)) {
-		push_text(s, EVENT_ANNOTATION, index, content, PART_TEXT, json_raw(v));
-		s->queue[s->n_queue - 1].number = n++;
+		e = push_text(s, EVENT_ANNOTATION, index, content, PART_TEXT, json_raw(v));
+		e->number = n++;
 	}
 }
 
@@ -228,8 +194,7 @@ static void part_close(struct api_stream *s, uint32_t index)
 	own = s->doc ? responses_raw_part(s->doc, family) : NULL;
 	push_annotations(s, index, family, own);
 	push_text(s, EVENT_PART_TEXT, index, family, part->type, part->text);
-	push_text(s, EVENT_PART_DONE, index, family, part->type, part->text);
-	s->queue[s->n_queue - 1].raw = json_raw(own);
+	push_text(s, EVENT_PART_DONE, index, family, part->type, part->text)->raw = json_raw(own);
 	slot->n_closed++;
 }
 
@@ -259,7 +224,7 @@ static int item_delta(struct api_stream *s, const struct turn_output *o)
 	slot = slot_at(s, index);
 	if (o->text.n == 0)
 		return 0;
-	rc = hold(s, o, &text);
+	rc = event_queue_hold(&s->queue, o, EVENT_QUEUE_HOLD, &text);
 	if (rc)
 		return rc;
 	if (slot->kind == SLOT_FUNCTION_CALL) {
@@ -408,7 +373,7 @@ static int tool_output(struct api_stream *s, const struct turn_output *o)
 
 	if (o->text.n == 0 || !output_slot(s, o->item, o->result, &index))
 		return 0;
-	rc = hold(s, o, &text);
+	rc = event_queue_hold(&s->queue, o, EVENT_QUEUE_HOLD, &text);
 	if (rc)
 		return rc;
 	e = push(s, EVENT_OUTPUT_DELTA, index);
@@ -536,7 +501,8 @@ static int take(struct api_stream *s, const struct turn_output *o, const struct 
 	case OUT_DELTA:
 		return item_delta(s, o);
 	case OUT_ITEM_END:
-		item_end(s, o->item, SLOT_ENDED);
+		if (responses_raw_is_shown(o->item))
+			item_end(s, o->item, SLOT_ENDED);
 		return 0;
 	case OUT_TOOL_BEGIN:
 		tool_begin(s, o->item);
@@ -558,53 +524,11 @@ static int take(struct api_stream *s, const struct turn_output *o, const struct 
 
 /* ---- moving bytes ---- */
 
-static bool event_is_under_way(const struct api_stream *s)
-{
-	return s->in_snapshot || ropewriter_left(&s->w) > 0;
-}
-
-/* All is written. Most streams wait most of the time, and then keep nothing for the next event. */
-static void queue_forget(struct api_stream *s)
-{
-	free(s->held);
-	s->held = NULL;
-	free(s->queue);
-	s->queue = NULL;
-	s->next_event = s->n_queue = s->cap_queue = 0;
-	ropewriter_rest(&s->w);
-}
-
-/* Goes on with the event that is under way until it is over or `most` bytes are in out. */
-static int event_go_on(struct api_stream *s, struct buf *out, size_t most)
-{
-	size_t start = out->len;
-	int rc = 0;
-
-	while (event_is_under_way(s) && !rc && out->len - start < most) {
-		if (ropewriter_left(&s->w) == 0)
-			responses_events_step(s);
-		rc = ropewriter_pull(&s->w, out, most - (out->len - start));
-	}
-	return rc;
-}
-
-/* Events, each up to WHOLE_EVENT in one piece, until `room` bytes are there. */
-static int move(struct api_stream *s, struct buf *out, size_t room)
-{
-	size_t start = out->len;
-	int rc = 0;
-
-	if (event_is_under_way(s))
-		rc = event_go_on(s, out, room);
-	while (!rc && !event_is_under_way(s) && s->next_event < s->n_queue &&
-	        out->len - start < room) {
-		responses_events_write(s, &s->queue[s->next_event++]);
-		rc = event_go_on(s, out, WHOLE_EVENT);
-	}
-	if (!rc && !event_is_under_way(s) && s->next_event == s->n_queue)
-		queue_forget(s);
-	return rc;
-}
+static const struct event_queue_ops queue_ops = {
+        .record = sizeof(struct responses_event),
+        .write = responses_events_write,
+        .step = responses_events_step,
+};
 
 int responses_stream_emit(struct api_stream *s, const struct turn_output *o,
         const struct turn_totals *totals, struct buf *out)
@@ -614,28 +538,28 @@ int responses_stream_emit(struct api_stream *s, const struct turn_output *o,
 	if (rc)
 		return rc;
 	if (s->carrier == API_WHOLE && !s->ended) {
-		queue_forget(s);
+		event_queue_forget(&s->queue);
 		return 0;
 	}
 	if (s->carrier == API_WHOLE)
-		s->next_event = s->n_queue - 1; /* the object alone */
-	return move(s, out, WHOLE_EVENT);
+		event_queue_skip(&s->queue); /* to the object itself */
+	return event_queue_move(&s->queue, out, EVENT_QUEUE_WHOLE);
 }
 
 size_t responses_stream_left(const struct api_stream *s)
 {
-	return ropewriter_left(&s->w) + (s->in_snapshot || s->next_event < s->n_queue);
+	return event_queue_left(&s->queue);
 }
 
 int responses_stream_pull(struct api_stream *s, struct buf *out, size_t room)
 {
-	return move(s, out, room ? room : 1);
+	return event_queue_move(&s->queue, out, room ? room : 1);
 }
 
 /* ONE newline: older clients of this API break on an empty line that ends nothing. */
 void responses_stream_keepalive(struct api_stream *s, struct buf *out)
 {
-	if (s->carrier == API_SSE && !event_is_under_way(s) && !s->ended)
+	if (s->carrier == API_SSE && !event_queue_is_writing(&s->queue) && !s->ended)
 		buf_puts(out, ": ping\n");
 }
 
@@ -666,27 +590,23 @@ int responses_stream_object(const struct api_stream *s, const struct turn_output
 	copy.carrier = API_WHOLE;
 	copy.bare = true;
 	copy.error = NULL;
-	copy.queue = NULL;
-	copy.held = NULL;
-	copy.n_queue = copy.cap_queue = copy.next_event = 0;
-	copy.in_snapshot = false;
 	copy.slots = mem_array(s->n_slots + 1, sizeof(*copy.slots));
 	if (s->n_slots > 0)
 		memcpy(copy.slots, s->slots, s->n_slots * sizeof(*copy.slots));
 	copy.cap_slots = s->n_slots + 1;
 	ropewriter_init(&copy.w);
+	event_queue_init(&copy.queue, &queue_ops, &copy, &copy.w);
 	if (o)
 		rc = take(&copy, o, totals);
 	else
 		push(&copy, EVENT_OBJECT, 0);
 	*ret_empty = copy.state.error && copy.n_slots == 0;
-	copy.next_event = copy.n_queue - 1;
+	event_queue_skip(&copy.queue);
 	while (!rc && responses_stream_left(&copy) > 0)
-		rc = move(&copy, out, WHOLE_EVENT);
+		rc = event_queue_move(&copy.queue, out, EVENT_QUEUE_WHOLE);
 	ropewriter_free(&copy.w);
 	free(copy.slots);
-	free(copy.queue);
-	free(copy.held);
+	event_queue_free(&copy.queue);
 	free(copy.error);
 	return rc ? rc : buf_error(out);
 }
@@ -703,6 +623,7 @@ struct api_stream *responses_stream_open(
 	s->state = (struct responses_state){.request = r, .who = who, .status = "in_progress"};
 	str_format(s->state.id, sizeof(s->state.id), "resp_%s", id);
 	ropewriter_init(&s->w);
+	event_queue_init(&s->queue, &queue_ops, s, &s->w);
 	return s;
 }
 
@@ -712,8 +633,7 @@ struct api_stream *responses_stream_close(struct api_stream *s)
 		return NULL;
 	ropewriter_free(&s->w);
 	free(s->slots);
-	free(s->queue);
-	free(s->held);
+	event_queue_free(&s->queue);
 	free(s->error);
 	free(s);
 	return NULL;

@@ -2,6 +2,7 @@
 #ifndef BRIG_API_RESPONSES_STREAM_H
 #define BRIG_API_RESPONSES_STREAM_H
 
+#include "api/event_queue.h"
 #include "api/responses.h"
 
 enum responses_event_kind {
@@ -42,28 +43,24 @@ struct api_stream {
 	enum api_carrier carrier;
 	struct responses_state state;
 	bool begun, ended;
-	bool bare; /* a failed answer is written as its object, never in an envelope */
+	bool bare;           /* a failed answer is written as its object, never in an envelope */
 	struct error *error; /* state.error, to be freed */
 	struct turn_totals totals;
 
 	struct responses_slot *slots; /* the items of `output`, in order */
 	size_t n_slots, cap_slots;
 
-	struct responses_event *queue;
-	size_t n_queue, cap_queue, next_event;
-	char *held; /* the text of the delta that is in the queue */
+	struct event_queue queue; /* of responses_event */
 	struct json_doc *doc; /* while a message ends: its own text, where the provider's is kept */
 
-	/* The event that is being written. */
-	struct ropewriter w;
-	bool in_snapshot;
-	bool is_first; /* that snapshot shows how it all began */
+	struct ropewriter w; /* the event that is being written */
+	bool is_first;       /* that snapshot shows how it all began */
 	size_t next_slot;
 	int64_t sequence;
 };
 
-/* Begins to write an event into s->w; a snapshot goes on with step() while s->in_snapshot. */
-void responses_events_write(struct api_stream *s, const struct responses_event *e);
+/* Begins to write the next event; a snapshot goes on with step(). */
+void responses_events_write(struct api_stream *s);
 void responses_events_step(struct api_stream *s);
 
 /* Is the whole answer an error envelope, with the error's HTTP status? */

@@ -5,12 +5,13 @@
  */
 #include "api/responses.h"
 
+#include "api/body.h"
+#include "api/tools.h"
 #include "tool/tool.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
-enum { TOOLS_MAX = 1024, TOOL_CALLS_MAX = 30, FUNCTION_NAME_MAX = 64 };
+enum { TOOLS_MAX = 1024, FUNCTION_NAME_MAX = 64 };
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
@@ -94,21 +95,13 @@ static int refuse_type(struct responses_parser *p, const char *path, struct str 
 int responses_only_here(
         struct responses_parser *p, const char *path, const char *key, const char *fmt, ...)
 {
-	char where[PARAM_PATH], text[512];
 	va_list ap;
+	int rc;
 
-	if (p->only_here)
-		return 0;
-	p->only_here = arena_alloc(p->conversation->arena, sizeof(*p->only_here));
-	if (!p->only_here)
-		return param_fail_memory(&p->in);
-	param_join(where, path, key);
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	rc = param_only_here(&p->in, &p->only_here, "unsupported_value", path, key, fmt, ap);
 	va_end(ap);
-	error_param(p->only_here, ERR_UNSUPPORTED, where, "%s", text);
-	str_copy(p->only_here->type, sizeof(p->only_here->type), STR("unsupported_value"));
-	return 0;
+	return rc;
 }
 
 /* ---- the provider's own tools ---- */
@@ -238,38 +231,20 @@ static int parse_local_shell(struct responses_parser *p, const struct json *entr
 	        p, entry, nothing, &p->echo->tools[t - p->conversation->tools]);
 }
 
-static int check_sandbox(struct responses_parser *p, const char *path)
-{
-	if (!p->config->sandbox)
-		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_value", path, "type",
-		        "This server runs without sandboxes, so it offers no tool that executes "
-		        "commands.");
-	if (p->config->region)
-		return param_fail(&p->in, ERR_PERMISSION, "permission_denied", path, "type",
-		        "This server keeps to the region '%s' and does not execute commands.",
-		        param_show(str_of(p->config->region)).text);
-	return 0;
-}
-
 static int parse_server_tool(struct responses_parser *p, const struct json *entry, const char *path,
         const struct tool *tool, struct tool_entry *t)
 {
 	static const char *const nothing[] = {NULL};
-	int rc = check_sandbox(p, path);
+	int rc = tools_check_sandbox(&p->in, p->config, "This server", path, "type");
 
 	if (rc)
 		return rc;
 	rc = refuse_second_shell(p, path);
 	if (rc)
 		return rc;
-	rc = tool->settings(p->conversation->arena, t->type, entry, path, &t->settings, p->in.err);
-	if (rc) {
-		if (p->in.err && !p->in.err->type[0])
-			str_copy(p->in.err->type, sizeof(p->in.err->type),
-			        rc == -ERR_UNSUPPORTED ? STR("unsupported_value")
-			                               : STR("invalid_value"));
+	rc = tools_read_settings(&p->in, tool, t->type, entry, path, &t->settings);
+	if (rc)
 		return rc;
-	}
 	t->kind = TOOL_SERVER;
 	t->tool = tool;
 	p->shell = t;
@@ -544,7 +519,7 @@ static int parse_conditions(struct responses_parser *p, const struct json *list,
 
 static int parse_limits(struct responses_parser *p)
 {
-	int64_t most = TOOL_CALLS_MAX, wanted = TOOL_CALLS_MAX;
+	int64_t wanted = BODY_TOOL_CALLS_MAX;
 	const struct json *list;
 	int rc = param_whole(&p->in, p->root, "", "max_tool_calls", 1, INT64_MAX, NULL, &wanted);
 
@@ -555,9 +530,7 @@ static int parse_limits(struct responses_parser *p)
 		rc = parse_conditions(p, list, &wanted);
 	if (rc)
 		return rc;
-	if (p->config->limits.tool_calls < most)
-		most = p->config->limits.tool_calls;
-	p->max_tool_calls = (uint32_t)(wanted < most ? wanted : most);
+	p->max_tool_calls = body_tool_calls(p->config, wanted);
 	return 0;
 }
 

@@ -256,7 +256,8 @@ static void write_shell_call(struct ropewriter *w, const struct responses_state 
 	jw_key(j, "environment");
 	jw_object(j);
 	jw_kcstr(j, "type", "container_reference");
-	jw_kcstr(j, "container_id", s->request->container_id);
+	jw_kstr(j, "container_id",
+	        call->container_id.n ? call->container_id : str_of(s->request->container_id));
 	jw_end(j);
 	jw_kstr(j, "call_id", call->public_id);
 	/* `action` stands for the arguments, but for those that are no call. */

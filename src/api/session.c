@@ -3,6 +3,7 @@
 #include "api/api.h"
 
 #include "base/id.h"
+#include "tool/tool.h"
 
 #include <stdlib.h>
 
@@ -51,6 +52,16 @@ bool api_container_choose(const struct api_container_hints *h, char out[41])
 	id_hex(hash, sizeof(hash), hex);
 	str_format(out, 41, "gen_%.*s", GENERATED_HEX, hex);
 	return false;
+}
+
+void api_shell_settle(struct shell_settings *s, const struct api_container_hints *h)
+{
+	if (s->native_path || s->engine != SHELL_ENGINE_AUTO) {
+		s->may_be_native = s->native_path != NULL;
+		return;
+	}
+	s->may_be_native = !h->session[0].p && !h->session[1].n && !h->reference.n &&
+	                   !h->replayed.n && !s->container_id.n && !s->n_file_ids;
 }
 
 void turn_request_free(struct turn_request *r)

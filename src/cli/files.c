@@ -193,7 +193,7 @@ int cli_files(int argc, char **argv)
 	                "- (standard output)\n"
 	                "put CONTAINER FILE|- [PATH]    copies one there, in place of what had the "
 	                "name\n"
-	                "promote CONTAINER PATH…        keeps a copy for ever, as a document; "
+	                "promote CONTAINER PATH…        keeps a copy among the workspace's files; "
 	                "prints its id\n"
 	                "rm CONTAINER PATH…             removes files\n\n"
 	                "Paths are relative to the container's home. Nothing wakes a container "

@@ -78,8 +78,9 @@ static int open_own(
 	}
 	if (fstat(fd, &st) < 0 || st.st_uid != owner) {
 		close(fd);
-		return error_set(err, ERR_PERMISSION, "%s belongs to user %u and not to %u", name,
-		        st.st_uid, owner);
+		return error_set(err, ERR_PERMISSION, "%s belongs to user %u and not to %u%s", name,
+		        st.st_uid, owner,
+		        owner == geteuid() ? "" : "; `ids.base` was another when it was made");
 	}
 	if (strict && !made && (st.st_mode & 022)) {
 		close(fd);

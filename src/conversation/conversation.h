@@ -92,6 +92,7 @@ struct call {
 	struct tool_call *parsed;       /* not NULL: arguments were good */
 	struct str error;               /* why it was not run; {NULL,0}: it was, or will be */
 	struct item *result; /* set by conversation_cut_replies; use conversation_call_result() */
+	struct str container_id; /* of this turn, where the provider's own shell ran it: its container */
 };
 
 /* A file that a call's commands made or changed: for the client's eyes, never the model's. */
@@ -256,6 +257,13 @@ struct str conversation_upstream_id(struct str public_id, bool marked);
  * Every result must follow a call with its id, or -ERR_INVALID naming it ("input[3].call_id").
  */
 int conversation_cut_replies(struct conversation *c, struct error *err);
+/*
+ * A call that a provider's own shell ran, shown as one of a server tool's: what a replay brings back
+ * must go to that shell again, so its upstream id is CONVERSATION_HOSTED and the provider's own.
+ */
+#define CONVERSATION_HOSTED "nsh_"
+/* Takes public ids and upstream ids. */
+bool conversation_id_is_hosted(struct str id);
 /* The result of this very call, or NULL. Prefer it to conversation_find_result: ids may come back
  * in later replies. */
 struct item *conversation_call_result(const struct conversation *c, const struct item *call);

@@ -110,6 +110,11 @@ struct str conversation_upstream_id(struct str public_id, bool marked)
 	return (struct str){public_id.p + n, public_id.n - n};
 }
 
+bool conversation_id_is_hosted(struct str id)
+{
+	return str_starts(conversation_upstream_id(id, true), CONVERSATION_HOSTED);
+}
+
 /* ---- finding by id ---- */
 
 /*

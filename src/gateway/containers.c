@@ -95,7 +95,15 @@ static void container_write(struct json_writer *w, const struct gateway *g,
 
 /* ---- requests ---- */
 
-enum job_op { JOB_CREATE, JOB_NETWORK, JOB_LIST, JOB_GET, JOB_DELETE, JOB_DELETED };
+enum job_op {
+	JOB_CREATE,
+	JOB_NETWORK,
+	JOB_LIST,
+	JOB_GET,
+	JOB_DELETE,
+	JOB_DELETE_HOME, /* there is no row, and yet files */
+	JOB_DELETED,
+};
 
 /* One request on its way through store and supervisor. */
 struct job {
@@ -250,8 +258,12 @@ static void job_work(void *arg)
 		j->result = store_container_get(j->g->store, &scope, id, &j->row, &j->err);
 		break;
 	case JOB_DELETE:
-		j->result = store_container_mark_deleting(
-		        j->g->store, &scope, id, clock_wall_ms(), &j->err);
+	case JOB_DELETE_HOME:
+		if (j->op == JOB_DELETE_HOME)
+			j->result = row_touch(j->g, j->key, id, &j->err);
+		if (j->result == 0)
+			j->result = store_container_mark_deleting(
+			        j->g->store, &scope, id, clock_wall_ms(), &j->err);
 		if (j->result == 0)
 			j->result = saving_forget(j->g, &scope, id, false, &j->err);
 		break;
@@ -460,11 +472,37 @@ static void on_network_status(void *ctx, const struct container_status *s, const
 	job_fail(j, &e);
 }
 
+/*
+ * A use that was under way when the container was deleted made it anew, and its row comes only with
+ * the end of that use: what it left is deleted all the same.
+ */
+static void on_rowless_status(
+        void *ctx, const struct container_status *s, const struct error *err)
+{
+	struct job *j = ctx;
+
+	if (s == NULL || s->state == SUP_ST_UNKNOWN) {
+		job_fail(j, &j->err);
+		return;
+	}
+	j->op = JOB_DELETE_HOME;
+	j->result = 0;
+	if (pool_run(j->g->pool, job_work, job_done, j))
+		return;
+	error_set(&j->err, ERR_UNAVAILABLE, "The server has too much to do.");
+	job_fail(j, &j->err);
+}
+
 static void job_done(void *arg)
 {
 	struct job *j = arg;
 	uint8_t key[SUP_KEY_LEN];
 
+	if (j->op == JOB_DELETE && j->result == -ERR_NOT_FOUND) {
+		key_of(j, j->row.id, key);
+		container_ask_status(j->g->containers, key, on_rowless_status, j);
+		return;
+	}
 	if (j->result < 0) {
 		job_fail(j, &j->err);
 		return;
@@ -487,6 +525,7 @@ static void job_done(void *arg)
 		list_ask_all(j);
 		break;
 	case JOB_DELETE:
+	case JOB_DELETE_HOME:
 		container_order_delete(j->g->containers, key, on_deleted, j);
 		break;
 	case JOB_DELETED:

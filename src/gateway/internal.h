@@ -247,6 +247,11 @@ int seal_key_load(struct gateway *g, struct error *err);
 /* Appends "brig1.…" for bytes that only this provider, model and account may get back. */
 int seal_close(const struct gateway *g, struct str provider, struct str model, struct str account,
         struct str bytes, struct buf *out);
+/* The same for a compaction's summary, which every provider may get, for this account. */
+int seal_close_summary(
+        const struct gateway *g, struct str account, struct str text, struct buf *out);
+bool seal_open_summary(
+        const struct gateway *g, struct str account, struct str sealed, struct buf *out);
 /* Appends the bytes; false: not sealed by us, or for another. */
 bool seal_open(const struct gateway *g, struct str provider, struct str model, struct str account,
         struct str sealed, struct buf *out);

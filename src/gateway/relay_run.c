@@ -46,6 +46,9 @@ static bool holds_ours(const struct conversation *c)
 /* Does the provider know all tools of the request as they are? */
 static bool knows_tools(const struct provider_target *target, const struct conversation *c)
 {
+	for (size_t i = 0; i < c->n_tools; i++)
+		if (c->tools[i].kind == TOOL_SERVER && !str_is(c->tools[i].type, "shell"))
+			return false; /* no entry of theirs */
 	if (provider_runs_shell(target, c))
 		return true;
 	for (size_t i = 0; i < c->n_tools && c->dialect == DIALECT_OPENAI_RESPONSES; i++)
@@ -58,9 +61,19 @@ static bool fits(const struct turn_run *t, const struct provider_target *target)
 {
 	const struct turn_request *q = &t->request;
 
-	return q->body.p != NULL && knows_tools(target, q->conversation) && !q->store &&
+	return !t->no_compact && q->body.p != NULL && knows_tools(target, q->conversation) && !q->store &&
 	       target->provider->dialect == q->api->speaks && target->provider->relay != NULL &&
 	       !t->in.path_array && !holds_ours(q->conversation);
+}
+
+static void path_append(struct provider_request *r, const char *more)
+{
+	size_t n = strlen(r->path) + strlen(more) + 1;
+	char *path = mem_alloc(n);
+
+	str_format(path, n, "%s%s", r->path, more);
+	free(r->path);
+	r->path = path;
 }
 
 static void accept_json(char **headers)
@@ -107,6 +120,8 @@ int relay_run_build(struct turn_run *t, const struct provider_call *pc,
 	}
 	if (!q->stream)
 		accept_json(ret->headers);
+	if (q->api == &api_responses_compact)
+		path_append(ret, "/compact");
 	ret->body = buf_steal(&body, &ret->body_len);
 	t->relay.sent = true;
 	return 0;

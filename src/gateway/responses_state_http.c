@@ -6,6 +6,7 @@
  * knows better: where no such turn runs there, and the row still says so when it is read once more,
  * that turn has died with its process, and the row becomes that of a failed response. Cancelling is
  * asking that gateway; the answer is the row once it has come to its end.
+ * So is removing one that runs: nobody could read what it came to, or end it, any more.
  */
 #include "gateway/internal.h"
 
@@ -31,6 +32,7 @@ struct job {
 	char id[STORE_ID_MAX + 1];
 	bool running; /* the row says that it runs */
 	bool cancel;  /* it is to be cancelled, or to have ended before */
+	bool remove;  /* it is to be removed; if it runs in the background, cancelled before */
 	bool again;   /* the row was read after no turn was found */
 	unsigned tries;
 	struct event *timer; /* NULL until needed */
@@ -215,6 +217,18 @@ static void lose_work(void *arg)
 }
 
 static void state_done(void *arg);
+static void delete_work(void *arg);
+
+/* What is to be removed can be: the row will not change any more. */
+static void finish(struct job *j)
+{
+	if (!j->remove || j->r < 0) {
+		done(j);
+	} else if (!pool_run(j->g->pool, delete_work, done, j)) {
+		j->r = error_set(&j->err, ERR_UNAVAILABLE, "The server has too much to do.");
+		done(j);
+	}
+}
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
@@ -236,7 +250,7 @@ static void look_again(struct job *j)
 	if (j->timer == NULL)
 		j->timer = evtimer_new(j->g->base, on_timer, j);
 	if (j->timer == NULL || j->tries++ == CANCEL_TRIES) {
-		done(j);
+		finish(j);
 		return;
 	}
 	evtimer_add(j->timer, &soon);
@@ -258,19 +272,19 @@ static void look_for_turn(struct job *j)
 	if (t == NULL && !j->again) {
 		j->again = true;
 		look_again(j);
-	} else if (t == NULL) {
+	} else if (t == NULL && !j->remove) {
 		if (!pool_run(j->g->pool, lose_work, done, j))
 			done(j);
 	} else if (j->cancel && !t->request.background) {
 		no_background(j);
 		done(j);
-	} else if (j->cancel) {
+	} else if (t != NULL && (j->cancel || (j->remove && t->request.background))) {
 		t->state.canceled = true;
 		if (j->tries == 0)
 			turn_run_feed(t, &ev);
 		look_again(j);
 	} else {
-		done(j);
+		finish(j);
 	}
 }
 
@@ -298,7 +312,7 @@ static void state_done(void *arg)
 	} else if (j->r < 0 || !j->running) {
 		if (j->r == 0 && j->cancel && !was_background(j))
 			no_background(j);
-		done(j);
+		finish(j);
 	} else if (!j->again && j->tries == 0 && forward_to_owner(&r, STR("response"), part(j))) {
 		j->x = NULL;
 		job_free(j);
@@ -348,6 +362,7 @@ static void delete_work(void *arg)
 	explain(j);
 	if (j->r < 0)
 		return;
+	free(j->text);
 	jw_init(&w, &out);
 	jw_object(&w);
 	jw_kcstr(&w, "id", j->id);
@@ -359,7 +374,10 @@ static void delete_work(void *arg)
 
 void responses_state_http_delete(struct request *r)
 {
-	job_start(job_new(r), delete_work, done);
+	struct job *j = job_new(r);
+
+	j->remove = true;
+	job_start(j, get_work, state_done);
 }
 
 /* ---- what it was asked ---- */

@@ -26,6 +26,12 @@ static bool is_responses(const struct turn_run *t)
 	return t->api == &api_responses;
 }
 
+/* May its input go on from what is stored? */
+static bool has_input(const struct turn_run *t)
+{
+	return is_responses(t) || t->api == &api_responses_compact;
+}
+
 void responses_state_turn_init(struct turn_run *t)
 {
 	t->state.allowed = request_may_keep(t->g, t->x);
@@ -36,6 +42,20 @@ void responses_state_turn_init(struct turn_run *t)
 }
 
 /* ---- before ---- */
+
+static bool close_summary(void *ctx, struct str text, struct buf *out)
+{
+	const struct turn_run *t = ctx;
+
+	return seal_close_summary(t->g, str_of(t->key->account), text, out) == 0;
+}
+
+static bool open_summary(void *ctx, struct str sealed, struct buf *out)
+{
+	const struct turn_run *t = ctx;
+
+	return seal_open_summary(t->g, str_of(t->key->account), sealed, out);
+}
 
 static void scan(struct turn_run *t)
 {
@@ -50,7 +70,7 @@ static void scan(struct turn_run *t)
 
 bool responses_state_turn_needs_pool(struct turn_run *t)
 {
-	if (!is_responses(t))
+	if (!has_input(t))
 		return false;
 	scan(t);
 	return responses_state_needs(&t->state.scan);
@@ -194,10 +214,12 @@ int responses_state_turn_expand(struct turn_run *t, struct error *err)
 	size_t n = 0;
 	int r = 0;
 
-	if (!is_responses(t))
+	if (!has_input(t))
 		return 0;
 	scan(t);
 	t->in.may_store = s->allowed;
+	t->seal = (struct api_seal){close_summary, open_summary, t};
+	t->in.seal = &t->seal;
 	if (responses_state_needs(&s->scan)) {
 		if (s->scan.previous.p != NULL)
 			r = read_chain(t, &chain, err);

@@ -40,6 +40,11 @@ static void responses_create(struct request *r)
 	turns_handle(r, &api_responses);
 }
 
+static void responses_compact(struct request *r)
+{
+	turns_handle(r, &api_responses_compact);
+}
+
 static void messages_create(struct request *r)
 {
 	turns_handle(r, &api_messages);
@@ -88,6 +93,7 @@ static void chat_create(struct request *r)
 static const struct route_entry routes[] = {
         {"POST", "/responses", responses_create, 0, NULL},
         {"POST", "/responses/input_tokens", responses_count, 0, NULL},
+        {"POST", "/responses/compact", responses_compact, 0, NULL},
         {"GET", "/responses/{}", responses_state_http_get, NO_BODY, NULL},
         {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL},
         {"POST", "/responses/{}/cancel", responses_state_http_cancel, NO_BODY, NULL},
@@ -316,7 +322,9 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 	}
 	route = route_find(x, params, &other);
 	if (route == NULL && !other) {
-		error_set(&e, ERR_NOT_FOUND, "There is nothing at this path.");
+		error_set(&e, ERR_NOT_FOUND,
+		        "There is nothing at this path. Paths begin with /api/v1 or /v1, those of "
+		        "Google's API also with /v1beta or /v1alpha: POST /v1/responses, for one.");
 		respond_error(x, under_v1, &e);
 		return 0;
 	}
@@ -332,7 +340,9 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 
 	if (r.key == NULL) {
 		error_set(&e, ERR_AUTH,
-		        "No valid API key was given. Send it as `Authorization: Bearer KEY`.");
+		        "No valid API key was given. Send it as `Authorization: Bearer KEY`, "
+		        "`x-api-key` or `x-goog-api-key`. A server without `keys` in its "
+		        "configuration has one in the file `key` of its data folder.");
 		str_copy(e.type, sizeof(e.type), STR("invalid_api_key"));
 		http_response_header(x, "WWW-Authenticate", "Bearer");
 		respond_error(x, under_v1, &e);

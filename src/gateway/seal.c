@@ -196,3 +196,16 @@ bool seal_open(const struct gateway *g, struct str provider, struct str model, s
 	EVP_CIPHER_CTX_free(ctx);
 	return good && buf_append(out, plain, n) == 0;
 }
+
+/* No provider's name is empty. */
+int seal_close_summary(
+        const struct gateway *g, struct str account, struct str text, struct buf *out)
+{
+	return seal_close(g, STR(""), STR("compaction"), account, text, out);
+}
+
+bool seal_open_summary(
+        const struct gateway *g, struct str account, struct str sealed, struct buf *out)
+{
+	return seal_open(g, STR(""), STR("compaction"), account, sealed, out);
+}

@@ -42,6 +42,7 @@ struct token_count {
 	bool on_pool; /* the pool works for it, or it waits for providers' lists: do not free */
 	const struct api *api;
 	struct api_request in;
+	struct api_seal seal; /* of compactions */
 	char *session, *beta, *model;
 	struct turn_request request;
 	struct route route;
@@ -415,6 +416,13 @@ static char *keep_header(const struct http_exchange *x, const char *name, struct
 	return copy;
 }
 
+static bool open_summary(void *ctx, struct str sealed, struct buf *out)
+{
+	const struct token_count *c = ctx;
+
+	return seal_open_summary(c->g, str_of(c->key->account), sealed, out);
+}
+
 void token_count_handle(struct request *r, const struct api *api)
 {
 	struct token_count *c = mem_alloc(sizeof(*c));
@@ -428,6 +436,8 @@ void token_count_handle(struct request *r, const struct api *api)
 	        .api = api};
 	c->owner = (struct owner){NULL, on_gone, c};
 	c->in = (struct api_request){.under_v1 = r->under_v1, .config = r->g->config};
+	c->seal = (struct api_seal){NULL, open_summary, c};
+	c->in.seal = &c->seal;
 	c->session = keep_header(r->x, "x-session-id", &c->in.session_header);
 	c->beta = keep_header(r->x, "anthropic-beta", &c->in.anthropic_beta);
 	if (r->params[0].p != NULL) {

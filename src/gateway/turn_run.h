@@ -1,8 +1,9 @@
 /*
  * One running turn in the gateway: what stands between the pure state machine and the world.
- * Private to turns.c (client and effects), upstream.c (provider) and run.c (commands).
+ * Private to turns.c (the request), turn_run.c (client and effects), upstream.c (provider) and run.c
+ * (commands).
  *
- * All three report by turn_run_feed(); nobody but turns.c calls turn_feed. A turn_run lives from
+ * All of them report by turn_run_feed(); nobody but turn_run.c calls turn_feed. A turn_run lives from
  * the request until EFFECT_DONE was performed and its bytes were handed over; its exchange may be
  * gone earlier (x is NULL then).
  */
@@ -95,6 +96,8 @@ struct turn_run {
 	struct responses_state_turn state;
 	struct recording recording;
 	struct relay_run relay;
+	struct api_seal seal;  /* of compactions */
+	bool no_compact;       /* the target has no path of its own for them */
 	struct buf out;  /* bytes that wait until the answer may begin */
 	bool answered;   /* status line sent */
 	bool served;     /* a provider's reply has begun */
@@ -107,6 +110,7 @@ struct turn_run {
 	bool done;     /* EFFECT_DONE, or refused before there was a turn */
 	bool storing;  /* the pool works for it: do not free */
 	bool reaping;  /* the loop will free it */
+	bool state_dropped; /* the log says that sealed state was not for the provider asked */
 	bool building; /* the pool reads the conversation, so nothing may change it: */
 	bool cancel_later, timer_later; /* events that came meanwhile */
 	int status;                     /* of the answer */
@@ -127,12 +131,18 @@ struct turn_run {
 
 /* The route's target number up.target serves from now on: its name and prices count. turns.c */
 void turn_run_serve(struct turn_run *t);
-/* Frees it, from the loop, where nobody needs it any more. turns.c */
+/* Takes the exchange's callbacks, from the beginning; and, for the turn, its timers: false where
+ * there is no memory. */
+void turn_run_own(struct turn_run *t);
+bool turn_run_arm(struct turn_run *t);
+/* Frees it: at once, at the server's end; or from the loop, where nobody needs it any more. */
+void turn_run_free(struct turn_run *t);
 void turn_run_reap(struct turn_run *t);
 void turn_run_feed(
         struct turn_run *t, struct turn_event *ev); /* sets now_ms, feeds, performs effects */
+void turn_run_feed_plain(struct turn_run *t, enum turn_event_type type); /* of nothing else */
 
-/* Emits the end, which responses_state_turn_hold() has held back, and goes on. turns.c */
+/* Emits the end, which responses_state_turn_hold() has held back, and goes on. */
 void turn_run_emit_end(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
 
@@ -140,15 +150,16 @@ void turn_run_emit_end(
 void turn_run_emit_settled(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
 
-/* The head of an answer with this status; or all of one that says why the turn failed. turns.c */
+/* The head of an answer with this status; or all of one that says why the turn failed. */
 void turn_run_answer_headers(struct turn_run *t, int status);
 void turn_run_answer_error(struct turn_run *t);
+void turn_run_id_headers(struct turn_run *t); /* what names any answer */
 
 /* The row of a background response is there, or cannot be: the turn starts, or is refused. turns.c
  */
 void turn_run_background(struct turn_run *t, const struct error *e);
 
-/* Goes on with effects that waited for something else than an event. turns.c */
+/* Goes on with effects that waited for something else than an event. */
 void turn_run_go_on(struct turn_run *t);
 
 void upstream_start(struct turn_run *t, const struct upstream_call *call);

@@ -228,6 +228,7 @@ static void upstream_next(struct turn_run *t, enum attempt_failure how, const st
 	t->up.call = call;
 	if (next != t->up.target) {
 		t->up.target = next;
+		t->no_compact = false;
 		turn_run_serve(t);
 	}
 	if (wait == 0 || !wait_for_retry(t, wait))
@@ -343,6 +344,25 @@ static void fetch_error(const struct turn_run *t, const struct error *err, struc
 		        target->config->name);
 }
 
+/* The target has nothing at the path for compactions: it is asked for a summary instead. */
+static bool has_no_compact(const struct turn_run *t)
+{
+	int status = t->up.status;
+
+	return t->relay.sent && t->api == &api_responses_compact &&
+	       (status == 404 || status == 405 || status == 501);
+}
+
+static void ask_for_summary(struct turn_run *t)
+{
+	struct upstream_call call = t->up.call;
+
+	upstream_cancel(t);
+	t->up.call = call;
+	t->no_compact = true;
+	upstream_go(t);
+}
+
 static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 {
 	struct turn_run *t = ((struct upstream_link *)ctx)->t;
@@ -377,6 +397,10 @@ static void on_end(void *ctx, struct http_fetch *f, const struct error *err)
 		upstream_failed(t, err);
 		return;
 	}
+	if (has_no_compact(t)) {
+		ask_for_summary(t);
+		return;
+	}
 	struct error refused;
 
 	p->error(t->up.status, (struct str){t->up.error_body.data, t->up.error_body.len},
@@ -391,8 +415,14 @@ static bool open_sealed(
 {
 	struct turn_run *t = ctx;
 
-	return seal_open(t->g, str_of(target->config->name), str_of(target->model),
-	        str_of(t->key->account), sealed, out);
+	if (seal_open(t->g, str_of(target->config->name), str_of(target->model),
+	            str_of(t->key->account), sealed, out))
+		return true;
+	if (!t->state_dropped)
+		LOG(LOG_WARN, "state_dropped", LOG_S("id", t->who.id),
+		        LOG_S("provider", target->config->name), LOG_S("model", target->model));
+	t->state_dropped = true; /* one line for a request, however many there are */
+	return false;
 }
 
 static void upstream_local(struct turn_run *t, const struct provider_call *pc)
@@ -584,11 +614,21 @@ static void upstream_go(struct turn_run *t)
 	};
 	struct error e;
 
+	if (provider_check_shell(target, t->request.conversation, &e) < 0) {
+		build_failed(t, &e);
+		return;
+	}
 	if (target->provider->local != NULL) {
-		if (t->request.only_here != NULL)
+		if (t->request.only_here != NULL) {
 			build_failed(t, t->request.only_here);
-		else
+		} else if (t->api == &api_responses_compact) {
+			error_param(&e, ERR_UNSUPPORTED, "model",
+			        "%s/%s is no model: it cannot summarize a conversation.",
+			        target->config->name, target->model);
+			build_failed(t, &e);
+		} else {
 			upstream_local(t, &pc);
+		}
 		return;
 	}
 	if (!is_allowed(t) || build_on_pool(t, &pc))

@@ -23,6 +23,7 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "provider/replies.h"
+#include "provider/request.h"
 
 #include <stdlib.h>
 
@@ -190,11 +191,6 @@ static bool has_raw(const struct builder *b, const struct item *it, struct str r
 	return b->same_dialect && it->raw_dialect == DIALECT_ANTHROPIC && raw.n > 0;
 }
 
-static bool is_text(const struct part *p)
-{
-	return p->type == PART_TEXT || p->type == PART_REFUSAL;
-}
-
 static bool is_text_block(struct str raw)
 {
 	struct json_doc *doc _cleanup_json_ = NULL;
@@ -203,14 +199,10 @@ static bool is_text_block(struct str raw)
 	       str_is(json_str(json_get(json_root(doc), "type")), "text");
 }
 
-static bool is_attachment(const struct part *p)
-{
-	return p->type == PART_IMAGE || p->type == PART_FILE || p->type == PART_AUDIO;
-}
-
 static bool is_content(const struct part *p)
 {
-	return is_attachment(p) || (is_text(p) && anthropic_says_something(p->text));
+	return request_is_attachment(p) ||
+	       (request_is_text(p) && anthropic_says_something(p->text));
 }
 
 /* A block with one text may hold its raw form for the item instead of the part. */
@@ -228,7 +220,7 @@ static int write_part(
 	struct str raw = raw_of(b, it, p);
 
 	/* A document, say, is text to others. */
-	if (is_text(p) && (!raw.n || is_text_block(raw)))
+	if (request_is_text(p) && (!raw.n || is_text_block(raw)))
 		return write_text(b, p->text, raw, err);
 	if (raw.n)
 		return write_raw_block(b, raw, err);
@@ -269,7 +261,7 @@ static int write_late_system(struct builder *b, const struct item *it, struct er
 		const struct part *p = &it->parts[i];
 		struct buf text _cleanup_buf_ = BUF_INIT(BODY_MAX);
 
-		if (!is_text(p) || !anthropic_says_something(p->text))
+		if (!request_is_text(p) || !anthropic_says_something(p->text))
 			continue;
 		if (b->same_dialect) {
 			open_message(b, SAID_SYSTEM);
@@ -296,7 +288,7 @@ static bool says_more(const struct builder *b, const struct item *it)
 	if (it->type == ITEM_OTHER)
 		return has_raw(b, it, it->raw);
 	for (size_t i = 0; it->type == ITEM_MESSAGE && i < it->n_parts; i++)
-		if (is_text(&it->parts[i]) && anthropic_says_something(it->parts[i].text))
+		if (request_is_text(&it->parts[i]) && anthropic_says_something(it->parts[i].text))
 			return true;
 	return false;
 }
@@ -498,7 +490,7 @@ static int write_reply_item(struct builder *b, size_t at, bool *thought, struct 
 		break;
 	}
 	for (size_t i = 0; i < it->n_parts && r == 0; i++) {
-		if (!is_text(&it->parts[i]) || !anthropic_says_something(it->parts[i].text))
+		if (!request_is_text(&it->parts[i]) || !anthropic_says_something(it->parts[i].text))
 			continue;
 		open_message(b, SAID_ASSISTANT);
 		r = write_part(b, it, &it->parts[i], err);
@@ -572,7 +564,7 @@ static int write_system(struct builder *b, size_t n_items, struct error *err)
 		for (size_t k = 0; k < b->c->items[i]->n_parts; k++) {
 			const struct part *p = &b->c->items[i]->parts[k];
 
-			if (!is_text(p) || !anthropic_says_something(p->text))
+			if (!request_is_text(p) || !anthropic_says_something(p->text))
 				continue;
 			n++;
 			only = raw_of(b, b->c->items[i], p).n ? NULL : p;
@@ -589,7 +581,7 @@ static int write_system(struct builder *b, size_t n_items, struct error *err)
 		for (size_t k = 0; k < b->c->items[i]->n_parts && r == 0; k++) {
 			const struct part *p = &b->c->items[i]->parts[k];
 
-			if (is_text(p) && anthropic_says_something(p->text))
+			if (request_is_text(p) && anthropic_says_something(p->text))
 				r = write_part(b, b->c->items[i], p, err);
 		}
 	jw_end(w);

@@ -7,9 +7,7 @@
  */
 #include "provider/anthropic.h"
 #include "provider/openai_chat.h"
-
-/* More is nonsense, and would overflow where replies are summed. */
-#define COUNT_MAX ((int64_t)1 << 40)
+#include "provider/usage.h"
 
 static int status_of(struct str type)
 {
@@ -52,25 +50,15 @@ void anthropic_error_json(const struct json *root, struct error *ret)
 
 /* ---- usage ---- */
 
-static bool read_count(const struct json *object, const char *key, uint64_t *ret)
-{
-	int64_t v;
-
-	if (!json_i64(json_get(object, key), &v) || v < 0 || v > COUNT_MAX)
-		return false;
-	*ret = (uint64_t)v;
-	return true;
-}
-
 void anthropic_usage_read(struct anthropic_usage *u, const struct json *usage)
 {
 	if (!json_is(usage, JSON_OBJECT))
 		return;
-	u->given |= read_count(usage, "input_tokens", &u->input);
-	u->given |= read_count(usage, "output_tokens", &u->output);
-	read_count(usage, "cache_read_input_tokens", &u->cache_read);
-	read_count(usage, "cache_creation_input_tokens", &u->cache_write);
-	read_count(json_get(usage, "output_tokens_details"), "thinking_tokens", &u->thinking);
+	u->given |= usage_read_count(usage, "input_tokens", &u->input);
+	u->given |= usage_read_count(usage, "output_tokens", &u->output);
+	usage_read_count(usage, "cache_read_input_tokens", &u->cache_read);
+	usage_read_count(usage, "cache_creation_input_tokens", &u->cache_write);
+	usage_read_count(json_get(usage, "output_tokens_details"), "thinking_tokens", &u->thinking);
 }
 
 void anthropic_usage_convert(const struct anthropic_usage *u, struct usage *ret)

@@ -21,6 +21,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
+#include "provider/emitter.h"
 #include "provider/framing.h"
 
 #include <stdlib.h>
@@ -44,9 +45,8 @@ struct provider_parser {
 	struct framing f;
 	const struct conversation *c; /* NULL: none */
 	bool same_dialect;
-	stream_fn emit; /* during feed and end only */
-	void *ctx;
-	bool begun, ended;
+	struct emitter out;
+	bool begun;
 	struct block *head, *tail;
 	size_t n_blocks, n_calls, left;
 	struct anthropic_usage usage;
@@ -57,20 +57,6 @@ struct provider_parser {
 
 /* ---- emitting ---- */
 
-static int emit(struct provider_parser *p, const struct stream_event *ev)
-{
-	int r;
-
-	if (p->ended)
-		return 0;
-	if (ev->type == STREAM_END || ev->type == STREAM_ERROR)
-		p->ended = true;
-	r = p->emit(p->ctx, ev);
-	if (r < 0)
-		p->ended = true;
-	return r;
-}
-
 static struct str buf_str(const struct buf *b)
 {
 	return (struct str){b->len ? b->data : NULL, b->len};
@@ -78,28 +64,20 @@ static struct str buf_str(const struct buf *b)
 
 static int emit_usage(struct provider_parser *p)
 {
-	struct stream_event ev = {.type = STREAM_USAGE};
-
-	anthropic_usage_convert(&p->usage, &ev.usage);
-	return p->usage.given ? emit(p, &ev) : 0;
+	anthropic_usage_convert(&p->usage, &p->out.usage);
+	return emitter_usage(&p->out);
 }
 
-/* The reply is over and wrong. What was used is booked all the same. */
 static int fail(struct provider_parser *p, const struct error *err)
 {
-	struct stream_event ev = {.type = STREAM_ERROR, .error = err};
-	int r = emit_usage(p);
-
-	return r < 0 ? r : emit(p, &ev);
+	anthropic_usage_convert(&p->usage, &p->out.usage);
+	return emitter_fail(&p->out, err);
 }
 
 static int fail_text(struct provider_parser *p, const char *text)
 {
-	struct error err = {0};
-
-	error_set(&err, ERR_UPSTREAM, "%s", text);
-	str_copy(err.type, sizeof(err.type), STR("provider_unavailable"));
-	return fail(p, &err);
+	anthropic_usage_convert(&p->usage, &p->out.usage);
+	return emitter_fail_text(&p->out, text);
 }
 
 static int fail_json(struct provider_parser *p, const struct json *root)
@@ -117,7 +95,7 @@ static int begin(struct provider_parser *p, const struct json *message)
 	        .model = json_str(json_get(message, "model"))};
 
 	p->begun = true;
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 /* ---- the queue ---- */
@@ -136,7 +114,7 @@ static int begin_block(struct provider_parser *p, struct block *b)
 		ev.name = buf_str(&b->name);
 	}
 	b->begun = true;
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 static int pass_on(struct provider_parser *p, struct block *b)
@@ -145,7 +123,7 @@ static int pass_on(struct provider_parser *p, struct block *b)
 	        .item_type = block_item_type(b),
 	        .part_type = b->kind == BLOCK_THINKING ? PART_SUMMARY : PART_TEXT,
 	        .text = buf_str(&b->waiting)};
-	int r = ev.text.n ? emit(p, &ev) : 0;
+	int r = ev.text.n ? emitter_emit(&p->out, &ev) : 0;
 
 	buf_free(&b->waiting);
 	return r;
@@ -189,7 +167,7 @@ static int end_block(struct provider_parser *p, struct block *b)
 		ev.id = buf_str(&b->id);
 		ev.name = buf_str(&b->name);
 	}
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 /* Passes on all that may be. last: the answer has ended, so every block is complete. */
@@ -201,14 +179,14 @@ static int pump(struct provider_parser *p, bool last)
 
 		if (r == 0)
 			r = pass_on(p, b);
-		if (r < 0 || p->ended || (!b->stopped && !last))
+		if (r < 0 || p->out.ended || (!b->stopped && !last))
 			return r;
 		r = end_block(p, b);
 		p->head = b->next;
 		if (!p->head)
 			p->tail = NULL;
 		block_free(b);
-		if (r < 0 || p->ended)
+		if (r < 0 || p->out.ended)
 			return r;
 	}
 	return 0;
@@ -354,7 +332,7 @@ static int fill_block(struct provider_parser *p, struct block *b, const struct j
 		return r;
 	case BLOCK_THINKING:
 		r = add_text(p, b, json_str(json_get(block, "thinking")));
-		return r < 0 || p->ended
+		return r < 0 || p->out.ended
 		               ? r
 		               : keep_opaque(p, b, json_str(json_get(block, "signature")));
 	case BLOCK_REDACTED:
@@ -416,7 +394,7 @@ static int read_delta(struct provider_parser *p, const struct json *root, int64_
 
 	if (!b)
 		r = stray_delta(p, index, type, delta, &b);
-	if (!b || r < 0 || p->ended)
+	if (!b || r < 0 || p->out.ended)
 		return r;
 	switch (b->kind) {
 	case BLOCK_TEXT:
@@ -469,7 +447,7 @@ static int finish(struct provider_parser *p)
 
 	if (r == 0)
 		r = pump(p, true);
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
 	r = emit_usage(p);
 	if (r < 0)
@@ -478,7 +456,7 @@ static int finish(struct provider_parser *p)
 	if (p->n_calls && (p->finish == FINISH_STOP || p->finish == FINISH_PAUSE))
 		ev.finish = FINISH_CALLS;
 	ev.stop_sequence = buf_str(&p->stop_sequence);
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 /* ---- events ---- */
@@ -496,14 +474,14 @@ static int read_message(struct provider_parser *p, const struct json *message)
 	if (r == 0)
 		r = emit_usage(p);
 	for (const struct json *b = json_first(json_get(message, "content"));
-	        b && r == 0 && !p->ended; b = json_next(b), index++) {
+	        b && r == 0 && !p->out.ended; b = json_next(b), index++) {
 		struct block *made;
 
 		r = start_block(p, index, b);
 		made = find_block(p, index);
-		if (r == 0 && !p->ended && made)
+		if (r == 0 && !p->out.ended && made)
 			r = stop_block(p, made);
-		if (r == 0 && !p->ended)
+		if (r == 0 && !p->out.ended)
 			r = pump(p, false);
 	}
 	read_stop(p, message);
@@ -560,7 +538,7 @@ static int read_event(struct provider_parser *p, const struct json *root)
 		return 0; /* ping, and whatever comes after us */
 	}
 	p->f.good++;
-	return r < 0 || p->ended ? r : pump(p, false);
+	return r < 0 || p->out.ended ? r : pump(p, false);
 }
 
 /* A line was lost: calls whose arguments were not whole must not run. */
@@ -569,10 +547,10 @@ static int spoil(struct provider_parser *p)
 	int r = 0;
 
 	p->f.malformed++;
-	for (struct block *b = p->head; b && r == 0 && !p->ended; b = b->next)
+	for (struct block *b = p->head; b && r == 0 && !p->out.ended; b = b->next)
 		if (b->kind == BLOCK_TOOL && !b->stopped && !b->scan.whole)
 			r = add_arguments(p, b, STR(SPOILED));
-	return r < 0 || p->ended ? r : pump(p, false);
+	return r < 0 || p->out.ended ? r : pump(p, false);
 }
 
 static int read_data(struct provider_parser *p, struct str data, bool named_error)
@@ -593,7 +571,7 @@ static int on_event(void *ctx, struct str event, struct str data)
 {
 	struct provider_parser *p = ctx;
 
-	if (p->ended || !str_trim(data).n)
+	if (p->out.ended || !str_trim(data).n)
 		return 0;
 	if (str_is(str_trim(data),
 	            "[DONE]")) /* no word of this dialect, but of those who imitate it */
@@ -643,25 +621,21 @@ int anthropic_parse_feed(
 	const char *fault;
 	int r;
 
-	p->emit = fn;
-	p->ctx = ctx;
-	if (p->ended)
+	if (!emitter_begin(&p->out, fn, ctx))
 		return 0;
 	fault = framing_feed(&p->f, data, n, &r);
-	return fault && !p->ended ? fail_text(p, fault) : r;
+	return fault && !p->out.ended ? fail_text(p, fault) : r;
 }
 
 int anthropic_parse_end(struct provider_parser *p, const struct error *cut, stream_fn fn, void *ctx)
 {
 	int r = 0;
 
-	p->emit = fn;
-	p->ctx = ctx;
-	if (p->ended)
+	if (!emitter_begin(&p->out, fn, ctx))
 		return 0;
 	if (p->f.mode == FRAMING_JSON && !cut)
 		r = read_data(p, buf_str(&p->f.body), false);
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
 	if (p->finish_seen)
 		return finish(p);

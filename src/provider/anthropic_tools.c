@@ -142,7 +142,8 @@ static int write_tool(
 
 		str_format(path, sizeof(path), "tools[%zu].type", at);
 		return error_param(err, ERR_UNSUPPORTED, path,
-		        "this provider has no tool of type %.*s",
+		        "this provider has no tool of type %.*s, nor has this server: "
+		        "GET /tools lists what it runs",
 		        (int)(t->type.n > 64 ? 64 : t->type.n), t->type.p);
 	}
 	anthropic_tool_name(pc->conversation, t->name, name);

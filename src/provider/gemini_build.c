@@ -7,9 +7,7 @@
  */
 #include "provider/gemini.h"
 
-#include "base/mem.h"
-
-#include <stdlib.h>
+#include "provider/request.h"
 
 #define BODY_MAX ((size_t)256 << 20)
 
@@ -116,22 +114,6 @@ static int write_path(struct buf *out, struct str model, const char *method, str
 	                          : 0;
 }
 
-static char **make_headers(const struct config_provider *p)
-{
-	char **h = mem_array(4, sizeof(*h));
-	size_t n = 0;
-
-	h[n++] = mem_strdup("Content-Type: application/json");
-	h[n++] = mem_strdup("Accept: text/event-stream");
-	if (p->api_key) {
-		size_t size = sizeof("x-goog-api-key: ") + strlen(p->api_key);
-
-		h[n] = mem_alloc(size);
-		str_format(h[n], size, "x-goog-api-key: %s", p->api_key);
-	}
-	return h;
-}
-
 static const char STREAM[] = ":streamGenerateContent?alt=sse";
 
 int gemini_relay(const struct provider_call *pc, bool streamed, struct provider_request *ret,
@@ -144,7 +126,7 @@ int gemini_relay(const struct provider_call *pc, bool streamed, struct provider_
 	if (r < 0)
 		return r;
 	ret->path = buf_steal(&path, NULL);
-	ret->headers = make_headers(pc->target->config);
+	ret->headers = request_headers("x-goog-api-key: ", pc->target->config->api_key);
 	return 0;
 }
 
@@ -162,7 +144,7 @@ int gemini_build(const struct provider_call *pc, struct provider_request *ret, s
 	if (r < 0)
 		return r;
 	ret->path = buf_steal(&path, NULL);
-	ret->headers = make_headers(pc->target->config);
+	ret->headers = request_headers("x-goog-api-key: ", pc->target->config->api_key);
 	ret->body = buf_steal(&body, &ret->body_len);
 	return 0;
 }

@@ -23,9 +23,11 @@
 #include "provider/gemini.h"
 
 #include "base/mem.h"
+#include "provider/request.h"
 
 #include <stdlib.h>
 
+#define NAME_CHARS  REQUEST_NAME_CHARS ".:"
 #define TEXT_MAX    ((size_t)256 << 20)
 #define STATE_MAX   ((size_t)32 << 20)
 #define RESULT_TREE ((size_t)64 << 20)
@@ -252,16 +254,6 @@ static void write_blob(struct json_writer *w, const struct blob *b)
 	jw_end(w);
 }
 
-static bool is_text(const struct part *p)
-{
-	return p->type == PART_TEXT || p->type == PART_REFUSAL;
-}
-
-static bool is_attachment(const struct part *p)
-{
-	return p->type == PART_IMAGE || p->type == PART_FILE || p->type == PART_AUDIO;
-}
-
 /* ---- the client's side ---- */
 
 static int write_client_part(
@@ -275,12 +267,12 @@ static int write_client_part(
 		jw_raw(b->w, p->raw);
 		return 0;
 	}
-	if (is_text(p)) {
+	if (request_is_text(p)) {
 		if (p->text.n)
 			write_text(b, SIDE_USER, p->text);
 		return 0;
 	}
-	if (!is_attachment(p))
+	if (!request_is_attachment(p))
 		return 0;
 	r = read_blob(p, &blob, err);
 	if (r < 0)
@@ -326,7 +318,7 @@ static void collect_text(const struct result *res, struct buf *out)
 	for (size_t i = 0; i < res->n_parts; i++) {
 		const struct part *p = &res->parts[i];
 
-		if (!is_text(p) || !p->text.n)
+		if (!request_is_text(p) || !p->text.n)
 			continue;
 		if (out->len)
 			buf_putc(out, '\n');
@@ -378,7 +370,7 @@ static int write_result_blobs(
 		struct blob blob = {.mime = {NULL, 0}};
 		int r;
 
-		if (!is_attachment(p))
+		if (!request_is_attachment(p))
 			continue;
 		r = raw ? 0 : read_blob(p, &blob, err);
 		if (r < 0)
@@ -411,30 +403,6 @@ static void write_id(struct json_writer *w, const struct item *call)
 		jw_kstr(w, "id", id);
 }
 
-/* A name that a model made up may hold what the API refuses in a history; a declared one never
- * changes. */
-static void write_name(struct contents *b, struct str name)
-{
-	char safe[129];
-	size_t n = 0;
-
-	for (size_t i = 0; i < b->c->n_tools; i++)
-		if (str_eq(b->c->tools[i].name, name)) {
-			jw_kstr(b->w, "name", name);
-			return;
-		}
-	for (; n < name.n && n < sizeof(safe) - 1; n++) {
-		struct str c = {name.p + n, 1};
-
-		safe[n] = str_in_set(c, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
-		                        "6789_.:-")
-		                  ? *c.p
-		                  : '_';
-	}
-	safe[n] = 0;
-	jw_kcstr(b->w, "name", n ? safe : "invalid");
-}
-
 static int write_function_response(struct contents *b, const struct item *call, struct error *err)
 {
 	const struct item *res = conversation_call_result(b->c, call);
@@ -445,7 +413,7 @@ static int write_function_response(struct contents *b, const struct item *call, 
 	jw_key(w, "functionResponse");
 	jw_object(w);
 	write_id(w, call);
-	write_name(b, call->call.name);
+	request_write_name(w, b->c, call->call.name, NAME_CHARS, 128);
 	r = write_response(b, call, res, err);
 	if (r == 0)
 		r = write_result_blobs(b, res, true, err);
@@ -538,7 +506,7 @@ static void write_call(struct contents *b, const struct item *it, const struct b
 	jw_key(w, "functionCall");
 	jw_object(w);
 	write_id(w, it);
-	write_name(b, it->call.name);
+	request_write_name(w, b->c, it->call.name, NAME_CHARS, 128);
 	write_args(w, it->call.arguments);
 	jw_end(w);
 	if (!signature->len && b->is_new && !b->has_call)
@@ -598,7 +566,7 @@ static bool is_instruction(const struct item *it)
 static bool says_text(const struct item *it)
 {
 	for (size_t i = 0; i < it->n_parts; i++)
-		if (is_text(&it->parts[i]) && it->parts[i].text.n)
+		if (request_is_text(&it->parts[i]) && it->parts[i].text.n)
 			return true;
 	return false;
 }
@@ -628,7 +596,7 @@ static size_t write_instructions(struct contents *b)
 			open = true;
 		}
 		for (size_t k = 0; k < it->n_parts; k++) {
-			if (!is_text(&it->parts[k]) || !it->parts[k].text.n)
+			if (!request_is_text(&it->parts[k]) || !it->parts[k].text.n)
 				continue;
 			jw_object(w);
 			jw_kstr(w, "text", it->parts[k].text);

@@ -23,7 +23,9 @@
 
 #include "base/id.h"
 #include "base/mem.h"
+#include "provider/emitter.h"
 #include "provider/framing.h"
+#include "provider/usage.h"
 
 #include <stdlib.h>
 
@@ -37,65 +39,19 @@
 #define ITEMS_MAX 10000
 #define ID_MAX    1024
 #define NAME_MAX  256
-#define COUNT_MAX                                                                                  \
-	((int64_t)1                                                                                \
-	        << 40) /* more tokens is nonsense, and would overflow where replies are summed */
 
 struct provider_parser {
 	struct framing f;
-	stream_fn emit; /* during feed and end only */
-	void *ctx;
+	struct emitter out;
 	bool texts_signed; /* the client can carry a signature on a text */
-	bool begun, ended;
+	bool begun;
 	bool open; /* an item is: text or thoughts without signature, to be gone on with */
 	enum item_type open_type;
 	size_t n_items, n_calls, n_bytes;
-	struct usage usage;
 	bool finish_seen;
 	enum finish finish;
 	char failure[96]; /* why the finishReason means that there is no answer; "" */
 };
-
-/* ---- emitting ---- */
-
-static int emit(struct provider_parser *p, const struct stream_event *ev)
-{
-	int r;
-
-	if (p->ended)
-		return 0;
-	if (ev->type == STREAM_END || ev->type == STREAM_ERROR)
-		p->ended = true;
-	r = p->emit(p->ctx, ev);
-	if (r < 0)
-		p->ended = true;
-	return r;
-}
-
-static int emit_usage(struct provider_parser *p)
-{
-	struct stream_event ev = {.type = STREAM_USAGE, .usage = p->usage};
-
-	return p->usage.given ? emit(p, &ev) : 0;
-}
-
-/* The reply is over and wrong. What was used is booked all the same. */
-static int fail(struct provider_parser *p, const struct error *err)
-{
-	struct stream_event ev = {.type = STREAM_ERROR, .error = err};
-	int r = emit_usage(p);
-
-	return r < 0 ? r : emit(p, &ev);
-}
-
-static int fail_text(struct provider_parser *p, const char *text)
-{
-	struct error err = {0};
-
-	error_set(&err, ERR_UPSTREAM, "%s", text);
-	str_copy(err.type, sizeof(err.type), STR("provider_unavailable"));
-	return fail(p, &err);
-}
 
 /* ---- items ---- */
 
@@ -106,7 +62,7 @@ static int end_open(struct provider_parser *p)
 	if (!p->open)
 		return 0;
 	p->open = false;
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 /* Begins an item; ev says what else there is of it. */
@@ -114,20 +70,20 @@ static int begin_item(struct provider_parser *p, struct stream_event *ev)
 {
 	int r = end_open(p);
 
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
 	if (p->n_items == ITEMS_MAX)
-		return fail_text(p, "the provider's reply has too many parts");
+		return emitter_fail_text(&p->out, "the provider's reply has too many parts");
 	p->n_items++;
 	ev->type = STREAM_ITEM_BEGIN;
-	return emit(p, ev);
+	return emitter_emit(&p->out, ev);
 }
 
 /* Counts bytes of the reply. */
 static int take(struct provider_parser *p, size_t n)
 {
 	if (n > REPLY_MAX - p->n_bytes)
-		return fail_text(p, "the provider's reply is longer than 64 MiB");
+		return emitter_fail_text(&p->out, "the provider's reply is longer than 64 MiB");
 	p->n_bytes += n;
 	return 0;
 }
@@ -139,14 +95,14 @@ static int delta(struct provider_parser *p, enum item_type type, struct str text
 	        .part_type = type == ITEM_REASONING ? PART_SUMMARY : PART_TEXT,
 	        .text = text};
 
-	return text.n ? emit(p, &ev) : 0;
+	return text.n ? emitter_emit(&p->out, &ev) : 0;
 }
 
 static int end_item(struct provider_parser *p, struct stream_event *ev, struct str signature)
 {
 	ev->type = STREAM_ITEM_END;
 	ev->opaque = signature;
-	return emit(p, ev);
+	return emitter_emit(&p->out, ev);
 }
 
 /* ---- parts ---- */
@@ -161,7 +117,7 @@ static int read_run(struct provider_parser *p, enum item_type type, struct str t
 		return 0;
 	if (!p->open || p->open_type != type)
 		r = begin_item(p, &ev);
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
 	p->open = true;
 	p->open_type = type;
@@ -176,7 +132,7 @@ static int read_signed(
 
 	if (r == 0)
 		r = delta(p, type, text);
-	return r < 0 || p->ended ? r : end_item(p, &ev, signature);
+	return r < 0 || p->out.ended ? r : end_item(p, &ev, signature);
 }
 
 static int read_text(struct provider_parser *p, struct str text, bool thought, struct str signature)
@@ -190,7 +146,7 @@ static int read_text(struct provider_parser *p, struct str text, bool thought, s
 		r = read_run(p, type, text);
 		text.n = 0;
 	}
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
 	return read_signed(p, text.n ? type : ITEM_REASONING, text, signature);
 }
@@ -206,9 +162,11 @@ static int read_call(struct provider_parser *p, const struct json *call, struct 
 	int r;
 
 	if (p->n_calls == CALLS_MAX)
-		return fail_text(p, "the provider made more than 256 tool calls in one reply");
+		return emitter_fail_text(
+		        &p->out, "the provider made more than 256 tool calls in one reply");
 	if (raw.n > ARGS_MAX)
-		return fail_text(p, "the provider sent a tool call with over 4 MiB of arguments");
+		return emitter_fail_text(
+		        &p->out, "the provider sent a tool call with over 4 MiB of arguments");
 	p->n_calls++;
 	if (!ev.id.n || ev.id.n > ID_MAX) {
 		id_make(minted, sizeof(minted), GEMINI_NO_ID, 20);
@@ -219,7 +177,7 @@ static int read_call(struct provider_parser *p, const struct json *call, struct 
 	r = begin_item(p, &ev);
 	if (r == 0)
 		r = delta(p, ITEM_CALL, raw);
-	return r < 0 || p->ended ? r : end_item(p, &ev, signature);
+	return r < 0 || p->out.ended ? r : end_item(p, &ev, signature);
 }
 
 static int read_other(struct provider_parser *p, const struct json *part)
@@ -227,7 +185,7 @@ static int read_other(struct provider_parser *p, const struct json *part)
 	struct stream_event ev = {.item_type = ITEM_OTHER};
 	int r = begin_item(p, &ev);
 
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
 	ev.raw = json_raw(part);
 	ev.raw_dialect = DIALECT_GEMINI;
@@ -250,10 +208,10 @@ static int read_part(struct provider_parser *p, const struct json *part)
 	struct str signature = json_str(json_get(part, "thoughtSignature"));
 	int r;
 
-	if (p->ended || !json_is(part, JSON_OBJECT))
+	if (p->out.ended || !json_is(part, JSON_OBJECT))
 		return 0;
 	r = take(p, json_raw(part).n);
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
 	if (json_is(call, JSON_OBJECT))
 		return read_call(p, call, signature);
@@ -265,29 +223,19 @@ static int read_part(struct provider_parser *p, const struct json *part)
 
 /* ---- usage and finish ---- */
 
-static bool read_count(const struct json *usage, const char *key, uint64_t *ret)
-{
-	int64_t v;
-
-	if (!json_i64(json_get(usage, key), &v) || v < 0 || v > COUNT_MAX)
-		return false;
-	*ret = (uint64_t)v;
-	return true;
-}
-
 /* Its input holds what was cached; what its own tools fed back, and the thoughts, stand beside the
  * others. */
 static void read_usage(struct provider_parser *p, const struct json *usage)
 {
-	struct usage *u = &p->usage;
+	struct usage *u = &p->out.usage;
 	uint64_t prompt = 0, tool = 0, candidates = 0, thoughts = 0;
-	bool given = read_count(usage, "promptTokenCount", &prompt);
+	bool given = usage_read_count(usage, "promptTokenCount", &prompt);
 
-	given |= read_count(usage, "candidatesTokenCount", &candidates);
-	given |= read_count(usage, "thoughtsTokenCount", &thoughts);
+	given |= usage_read_count(usage, "candidatesTokenCount", &candidates);
+	given |= usage_read_count(usage, "thoughtsTokenCount", &thoughts);
 	if (!given)
 		return;
-	read_count(usage, "toolUsePromptTokenCount", &tool);
+	usage_read_count(usage, "toolUsePromptTokenCount", &tool);
 	u->given = true;
 	if (prompt + tool)
 		u->input = prompt + tool;
@@ -295,7 +243,7 @@ static void read_usage(struct provider_parser *p, const struct json *usage)
 		u->output = candidates + thoughts;
 	if (thoughts)
 		u->reasoning = thoughts;
-	read_count(usage, "cachedContentTokenCount", &u->cached);
+	usage_read_count(usage, "cachedContentTokenCount", &u->cached);
 	if (u->cached > u->input)
 		u->cached = u->input;
 }
@@ -332,7 +280,7 @@ static int begin(struct provider_parser *p, const struct json *root)
 	        .model = json_str(json_get(root, "modelVersion"))};
 
 	p->begun = true;
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 static int finish(struct provider_parser *p)
@@ -341,15 +289,15 @@ static int finish(struct provider_parser *p)
 	int r;
 
 	if (p->failure[0])
-		return fail_text(p, p->failure);
+		return emitter_fail_text(&p->out, p->failure);
 	r = p->begun ? end_open(p) : begin(p, NULL);
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
-	r = emit_usage(p);
+	r = emitter_usage(&p->out);
 	if (r < 0)
 		return r;
 	ev.finish = p->finish == FINISH_STOP && p->n_calls ? FINISH_CALLS : p->finish;
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 /* ---- chunks ---- */
@@ -394,11 +342,11 @@ static int read_object(struct provider_parser *p, const struct json *root)
 {
 	struct error err = {0};
 
-	if (!json_is(root, JSON_OBJECT) || p->ended)
+	if (!json_is(root, JSON_OBJECT) || p->out.ended)
 		return 0;
 	if (!json_absent(json_get(root, "error"))) {
 		gemini_error_json(root, &err);
-		return fail(p, &err);
+		return emitter_fail(&p->out, &err);
 	}
 	/* What is no response at all, though it is JSON, must not pass for an empty one. */
 	if (!json_get(root, "candidates") && !json_get(root, "promptFeedback") &&
@@ -431,7 +379,7 @@ static int on_event(void *ctx, struct str event, struct str data)
 	struct provider_parser *p = ctx;
 	int r = 0;
 
-	if (p->ended || !str_trim(data).n || str_is(str_trim(data), "[DONE]"))
+	if (p->out.ended || !str_trim(data).n || str_is(str_trim(data), "[DONE]"))
 		return 0;
 	if (!read_json(p, data, &r))
 		p->f.malformed++;
@@ -464,12 +412,10 @@ int gemini_parse_feed(
 	const char *fault;
 	int r;
 
-	p->emit = fn;
-	p->ctx = ctx;
-	if (p->ended)
+	if (!emitter_begin(&p->out, fn, ctx))
 		return 0;
 	fault = framing_feed(&p->f, data, n, &r);
-	return fault && !p->ended ? fail_text(p, fault) : r;
+	return fault && !p->out.ended ? emitter_fail_text(&p->out, fault) : r;
 }
 
 int gemini_parse_end(struct provider_parser *p, const struct error *cut, stream_fn fn, void *ctx)
@@ -477,20 +423,18 @@ int gemini_parse_end(struct provider_parser *p, const struct error *cut, stream_
 	struct error err = {0};
 	int r = 0;
 
-	p->emit = fn;
-	p->ctx = ctx;
-	if (p->ended)
+	if (!emitter_begin(&p->out, fn, ctx))
 		return 0;
 	if (p->f.mode == FRAMING_JSON && !cut &&
 	        !read_json(p, (struct str){buf_cstr(&p->f.body), p->f.body.len}, &r))
 		p->f.malformed++;
 	if (p->f.mode == FRAMING_EVENTS && !cut) /* some servers leave the last blank line out */
 		r = sse_feed(p->f.sse, "\n\n", 2, &err);
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
 	if (p->finish_seen)
 		return finish(p);
 	if (cut)
-		return fail(p, cut);
-	return fail_text(p, framing_fault(&p->f));
+		return emitter_fail(&p->out, cut);
+	return emitter_fail_text(&p->out, framing_fault(&p->f));
 }

@@ -21,8 +21,7 @@
 
 #include "base/mem.h"
 #include "provider/replies.h"
-
-#include <stdlib.h>
+#include "provider/request.h"
 
 #define BODY_MAX    ((size_t)256 << 20)
 #define OPAQUE_MAX  ((size_t)8 << 20)
@@ -41,29 +40,11 @@ struct builder {
 	size_t n_messages;
 };
 
-static bool address_is(const struct config_provider *p, const char *origin)
-{
-	struct str url = str_of(p->base_url);
-	size_t n = strlen(origin);
-
-	return str_starts(url, origin) && (url.n == n || url.p[n] == '/');
-}
-
 /* ---- content ---- */
-
-static bool is_text(const struct part *p)
-{
-	return p->type == PART_TEXT || p->type == PART_REFUSAL;
-}
-
-static bool is_attachment(const struct part *p)
-{
-	return p->type == PART_IMAGE || p->type == PART_FILE || p->type == PART_AUDIO;
-}
 
 static bool is_content(const struct part *p)
 {
-	return is_attachment(p) || (is_text(p) && p->text.n > 0);
+	return request_is_attachment(p) || (request_is_text(p) && p->text.n > 0);
 }
 
 static void write_text_part(struct json_writer *w, struct str text)
@@ -174,7 +155,7 @@ static int write_client_message(struct builder *b, const struct item *it, struct
 	jw_object(w);
 	jw_kcstr(w, "role", role_name(b, it->role));
 	jw_key(w, "content");
-	if (n == 1 && is_text(only)) {
+	if (n == 1 && request_is_text(only)) {
 		jw_str(w, only->text);
 	} else {
 		jw_array(w);
@@ -276,61 +257,9 @@ static void write_thinking_content(struct json_writer *w, struct str thinking, s
 	jw_end(w);
 }
 
-static int ignore_event(void *ctx, const struct json_event *ev)
-{
-	return 0;
-}
-
-/* Arguments go back as the model wrote them, except where they are no JSON: servers that parse the
- * history would refuse the whole conversation for it. */
-static void write_arguments(struct json_writer *w, struct str raw)
-{
-	struct buf wrapped _cleanup_buf_ = BUF_INIT(BODY_MAX);
-	struct json_writer in;
-
-	if (!str_trim(raw).n) {
-		jw_kcstr(w, "arguments", "{}");
-		return;
-	}
-	if (json_read(raw, ignore_event, NULL, NULL) == 0) {
-		jw_kstr(w, "arguments", raw);
-		return;
-	}
-	jw_init(&in, &wrapped);
-	jw_object(&in);
-	jw_kstr(&in, "invalid_arguments", raw);
-	jw_end(&in);
-	jw_kstr(w, "arguments", (struct str){wrapped.data, wrapped.len});
-}
-
 static struct str call_id(const struct item *it)
 {
 	return it->call.upstream_id.n ? it->call.upstream_id : it->call.public_id;
-}
-
-/* A name that a model made up may hold what servers refuse in a history; a declared one never
- * changes. */
-static void write_name(struct builder *b, struct str name)
-{
-	char safe[65];
-	size_t n = 0;
-
-	for (size_t i = 0; i < b->c->n_tools; i++)
-		if (str_eq(b->c->tools[i].name, name)) {
-			jw_kstr(&b->w, "name", name);
-			return;
-		}
-	for (; n < name.n && n < sizeof(safe) - 1; n++) {
-		struct str c = {name.p + n, 1};
-
-		safe[n] =
-		        str_in_set(c,
-		                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-		                ? *c.p
-		                : '_';
-	}
-	safe[n] = 0;
-	jw_kcstr(&b->w, "name", n ? safe : "invalid");
 }
 
 static void write_call(struct builder *b, const struct item *it)
@@ -345,8 +274,8 @@ static void write_call(struct builder *b, const struct item *it)
 	jw_kcstr(w, "type", "function");
 	jw_key(w, "function");
 	jw_object(w);
-	write_name(b, it->call.name);
-	write_arguments(w, it->call.arguments);
+	request_write_name(w, b->c, it->call.name, REQUEST_NAME_CHARS, 64);
+	request_write_arguments(w, it->call.arguments);
 	jw_end(w);
 	if (json_is(extra, JSON_OBJECT))
 		jw_kraw(w, "extra_content", json_raw(extra));
@@ -370,9 +299,9 @@ static int result_text(const struct item *call, const struct item *res, struct b
 		return tool->result_text(&res->result, out);
 	for (size_t i = 0; i < res->result.n_parts; i++) {
 		const struct part *p = &res->result.parts[i];
-		struct str text = is_text(p)         ? p->text
-		                  : is_attachment(p) ? STR("[attached in the next message]")
-		                                     : (struct str){NULL, 0};
+		struct str text = request_is_text(p)         ? p->text
+		                  : request_is_attachment(p) ? STR("[attached in the next message]")
+		                                             : (struct str){NULL, 0};
 
 		if (!text.n)
 			continue;
@@ -415,7 +344,7 @@ static int write_attachments(
 		const struct item *res = conversation_call_result(b->c, calls[i]);
 
 		for (size_t k = 0; res && k < res->result.n_parts; k++) {
-			if (!is_attachment(&res->result.parts[k]))
+			if (!request_is_attachment(&res->result.parts[k]))
 				continue;
 			if (!open) {
 				b->n_messages++;
@@ -563,7 +492,9 @@ static int refuse_native(const struct tool_entry *t, size_t at, struct error *er
 	char path[64];
 
 	str_format(path, sizeof(path), "tools[%zu].type", at);
-	return error_param(err, ERR_UNSUPPORTED, path, "this provider has no tool of type %.*s",
+	return error_param(err, ERR_UNSUPPORTED, path,
+	        "this provider has no tool of type %.*s, nor has this server: "
+	        "GET /tools lists what it runs",
 	        (int)(t->type.n > 64 ? 64 : t->type.n), t->type.p);
 }
 
@@ -612,22 +543,6 @@ static int write_tools(struct builder *b, struct error *err)
 
 /* ---- the request ---- */
 
-static char **make_headers(const struct config_provider *p)
-{
-	char **h = mem_array(4, sizeof(*h));
-	size_t n = 0;
-
-	h[n++] = mem_strdup("Content-Type: application/json");
-	h[n++] = mem_strdup("Accept: text/event-stream");
-	if (p->api_key) {
-		size_t size = sizeof("Authorization: Bearer ") + strlen(p->api_key);
-
-		h[n] = mem_alloc(size);
-		str_format(h[n], size, "Authorization: Bearer %s", p->api_key);
-	}
-	return h;
-}
-
 static int write_body(struct builder *b, struct error *err)
 {
 	struct json_writer *w = &b->w;
@@ -663,8 +578,8 @@ int openai_chat_build(
 	struct builder b = {
 	        .pc = pc,
 	        .c = pc->conversation,
-	        .openai = address_is(config, "https://api.openai.com"),
-	        .openrouter = address_is(config, "https://openrouter.ai"),
+	        .openai = request_is_to(config->base_url, "https://api.openai.com"),
+	        .openrouter = request_is_to(config->base_url, "https://openrouter.ai"),
 	};
 	int r;
 
@@ -675,7 +590,7 @@ int openai_chat_build(
 	if (r < 0)
 		return r;
 	ret->path = mem_strdup("/chat/completions");
-	ret->headers = make_headers(config);
+	ret->headers = request_headers("Authorization: Bearer ", config->api_key);
 	ret->body = buf_steal(&body, &ret->body_len);
 	return 0;
 }
@@ -684,6 +599,6 @@ int openai_chat_relay(const struct provider_call *pc, bool streamed, struct prov
         struct error *err)
 {
 	ret->path = mem_strdup("/chat/completions");
-	ret->headers = make_headers(pc->target->config);
+	ret->headers = request_headers("Authorization: Bearer ", pc->target->config->api_key);
 	return 0;
 }

@@ -22,6 +22,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
+#include "provider/emitter.h"
 #include "provider/framing.h"
 
 #include <stdlib.h>
@@ -65,61 +66,20 @@ struct chat_call {
 
 struct provider_parser {
 	struct framing f;
-	stream_fn emit; /* during feed and end only */
-	void *ctx;
-	bool begun, ended;
+	struct emitter out;
+	bool begun;
 	struct reply_item *head, *tail;
 	struct chat_call **calls;
 	size_t n_calls, cap_calls, n_items, n_bytes;
-	struct usage usage;
 	bool finish_seen;
 	enum finish finish;
 };
 
 /* ---- emitting ---- */
 
-static int emit(struct provider_parser *p, const struct stream_event *ev)
-{
-	int r;
-
-	if (p->ended)
-		return 0;
-	if (ev->type == STREAM_END || ev->type == STREAM_ERROR)
-		p->ended = true;
-	r = p->emit(p->ctx, ev);
-	if (r < 0)
-		p->ended = true;
-	return r;
-}
-
 static struct str buf_str(const struct buf *b)
 {
 	return (struct str){b->len ? b->data : NULL, b->len};
-}
-
-static int emit_usage(struct provider_parser *p)
-{
-	struct stream_event ev = {.type = STREAM_USAGE, .usage = p->usage};
-
-	return p->usage.given ? emit(p, &ev) : 0;
-}
-
-/* The reply is over and wrong. What was used is booked all the same. */
-static int fail(struct provider_parser *p, const struct error *err)
-{
-	struct stream_event ev = {.type = STREAM_ERROR, .error = err};
-	int r = emit_usage(p);
-
-	return r < 0 ? r : emit(p, &ev);
-}
-
-static int fail_text(struct provider_parser *p, const char *text)
-{
-	struct error err = {0};
-
-	error_set(&err, ERR_UPSTREAM, "%s", text);
-	str_copy(err.type, sizeof(err.type), STR("provider_unavailable"));
-	return fail(p, &err);
 }
 
 /* ---- the queue ---- */
@@ -180,7 +140,7 @@ static int begin_item(struct provider_parser *p, struct reply_item *it)
 		ev.name = buf_str(&it->call->name);
 	}
 	it->begun = true;
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 static int pass_on(struct provider_parser *p, struct reply_item *it)
@@ -189,7 +149,7 @@ static int pass_on(struct provider_parser *p, struct reply_item *it)
 	        .item_type = it->type,
 	        .part_type = it->part_type,
 	        .text = buf_str(&it->waiting)};
-	int r = emit(p, &ev);
+	int r = emitter_emit(&p->out, &ev);
 
 	buf_free(&it->waiting);
 	return r;
@@ -230,13 +190,13 @@ static int end_item(struct provider_parser *p, struct reply_item *it)
 	struct stream_event ev = {.type = STREAM_ITEM_END, .item_type = it->type};
 
 	if (write_opaque(it, &opaque) < 0)
-		return fail_text(p, "the provider's reasoning details are too large");
+		return emitter_fail_text(&p->out, "the provider's reasoning details are too large");
 	ev.opaque = buf_str(&opaque);
 	if (it->call) {
 		ev.id = buf_str(&it->call->id);
 		ev.name = buf_str(&it->call->name);
 	}
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 /* Passes on all that may be. last: the answer has ended, so every item is complete. */
@@ -262,7 +222,7 @@ static int pump(struct provider_parser *p, bool last)
 		if (!p->head)
 			p->tail = NULL;
 		item_free(it);
-		if (r < 0 || p->ended)
+		if (r < 0 || p->out.ended)
 			return r;
 	}
 	return 0;
@@ -273,10 +233,10 @@ static int pump(struct provider_parser *p, bool last)
 static int append(struct provider_parser *p, struct reply_item *it, struct str text)
 {
 	if (text.n > REPLY_MAX - p->n_bytes)
-		return fail_text(p, "the provider's reply is longer than 64 MiB");
+		return emitter_fail_text(&p->out, "the provider's reply is longer than 64 MiB");
 	p->n_bytes += text.n;
 	if (buf_append(&it->waiting, text.p, text.n) < 0)
-		return fail_text(p, "the provider's reply is longer than 64 MiB");
+		return emitter_fail_text(&p->out, "the provider's reply is longer than 64 MiB");
 	return 0;
 }
 
@@ -284,12 +244,13 @@ static int add_text(struct provider_parser *p, enum part_type type, struct str t
 {
 	struct reply_item *it = p->tail;
 
-	if (!text.n || p->ended)
+	if (!text.n || p->out.ended)
 		return 0;
 	if (!it || it->type != ITEM_MESSAGE || it->part_type != type) {
 		it = add_item(p, ITEM_MESSAGE);
 		if (!it)
-			return fail_text(p, "the provider's reply has too many parts");
+			return emitter_fail_text(
+			        &p->out, "the provider's reply has too many parts");
 		it->part_type = type;
 	}
 	return append(p, it, text);
@@ -311,11 +272,11 @@ static int add_reasoning(struct provider_parser *p, const char *spelling, struct
 {
 	struct reply_item *it;
 
-	if (!text.n || p->ended)
+	if (!text.n || p->out.ended)
 		return 0;
 	it = reasoning_item(p);
 	if (!it)
-		return fail_text(p, "the provider's reply has too many parts");
+		return emitter_fail_text(&p->out, "the provider's reply has too many parts");
 	if (!it->spelling)
 		it->spelling = spelling;
 	return append(p, it, text);
@@ -327,15 +288,15 @@ static int add_details(struct provider_parser *p, const struct json *details, bo
 	struct buf text _cleanup_buf_ = BUF_INIT(REPLY_MAX);
 	struct reply_item *it;
 
-	if (!json_is(details, JSON_ARRAY) || !json_count(details) || p->ended)
+	if (!json_is(details, JSON_ARRAY) || !json_count(details) || p->out.ended)
 		return 0;
 	it = reasoning_item(p);
 	if (!it)
-		return fail_text(p, "the provider's reply has too many parts");
+		return emitter_fail_text(&p->out, "the provider's reply has too many parts");
 	if (!it->details)
 		it->details = openai_chat_details_new(DETAILS_MAX);
 	if (openai_chat_details_add(it->details, details, shown ? NULL : &text) < 0)
-		return fail_text(p, "the provider's reasoning details are too large");
+		return emitter_fail_text(&p->out, "the provider's reasoning details are too large");
 	return text.len ? append(p, it, buf_str(&text)) : 0;
 }
 
@@ -390,10 +351,12 @@ static int add_arguments(struct provider_parser *p, struct chat_call *c, struct 
 		return 0;
 	if (!c->item) /* it was shown as whole: nothing may change it any more */
 		return str_trim(text).n
-		               ? fail_text(p, "the provider added to a tool call that was complete")
+		               ? emitter_fail_text(&p->out,
+		                         "the provider added to a tool call that was complete")
 		               : 0;
 	if (text.n > ARGS_MAX - c->args_len)
-		return fail_text(p, "the provider sent a tool call with over 4 MiB of arguments");
+		return emitter_fail_text(
+		        &p->out, "the provider sent a tool call with over 4 MiB of arguments");
 	c->args_len += text.n;
 	openai_chat_args_scan(&c->scan, text);
 	return append(p, c->item, text);
@@ -472,11 +435,12 @@ static int add_piece(struct provider_parser *p, const struct piece *f)
 {
 	struct chat_call *c;
 
-	if (p->ended || (!f->id.n && !f->name.n && !f->arguments.n && !f->extra))
+	if (p->out.ended || (!f->id.n && !f->name.n && !f->arguments.n && !f->extra))
 		return 0;
 	c = call_for(p, f);
 	if (!c)
-		return fail_text(p, "the provider made more than 256 tool calls in one reply");
+		return emitter_fail_text(
+		        &p->out, "the provider made more than 256 tool calls in one reply");
 	/* Both are fixed once they were shown. What is too long for us counts as not given. */
 	if (!c->id.len && c->item && !c->item->begun && f->id.n <= ID_MAX)
 		buf_append(&c->id, f->id.p, f->id.n);
@@ -487,7 +451,8 @@ static int add_piece(struct provider_parser *p, const struct piece *f)
 
 		buf_reset(&c->extra);
 		if (buf_append(&c->extra, raw.p, raw.n) < 0)
-			return fail_text(p, "the provider's extra_content is too large");
+			return emitter_fail_text(
+			        &p->out, "the provider's extra_content is too large");
 	}
 	return add_arguments(p, c, f->arguments);
 }
@@ -538,7 +503,7 @@ static int begin(struct provider_parser *p, const struct json *root)
 	        .model = json_str(json_get(root, "model"))};
 
 	p->begun = true;
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 /* What ended the reply: for calls their presence counts, whatever the server calls it. */
@@ -559,13 +524,13 @@ static int finish(struct provider_parser *p)
 	if (r == 0)
 		r = pump(p, true);
 
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
-	r = emit_usage(p);
+	r = emitter_usage(&p->out);
 	if (r < 0)
 		return r;
 	ev.finish = p->finish == FINISH_STOP && p->n_calls ? FINISH_CALLS : p->finish;
-	return emit(p, &ev);
+	return emitter_emit(&p->out, &ev);
 }
 
 /* ---- chunks ---- */
@@ -575,7 +540,7 @@ static int fail_json(struct provider_parser *p, const struct json *root)
 	struct error err = {0};
 
 	openai_chat_error_json(root, &err);
-	return fail(p, &err);
+	return emitter_fail(&p->out, &err);
 }
 
 static bool is_error(const struct json *root)
@@ -603,12 +568,13 @@ static int read_choice(struct provider_parser *p, const struct json *choice, boo
 		r = add_text(p, PART_REFUSAL, json_str(json_get(delta, "refusal")));
 	if (r == 0)
 		r = read_calls(p, delta);
-	if (r < 0 || p->ended || failing)
+	if (r < 0 || p->out.ended || failing)
 		return r;
 	if (is_error(choice))
 		return fail_json(p, choice);
 	if (str_is(reason, "error") || str_is(reason, "insufficient_system_resource"))
-		return fail_text(p, "the provider gave up in the middle of its answer");
+		return emitter_fail_text(
+		        &p->out, "the provider gave up in the middle of its answer");
 	if (reason.n && !str_is(reason, "null")) {
 		p->finish_seen = true;
 		p->finish = finish_of(p, reason);
@@ -626,8 +592,8 @@ static int read_chunk(struct provider_parser *p, const struct json *root)
 		r = begin(p, root);
 	if (r < 0)
 		return r;
-	openai_chat_usage_read(&p->usage, json_get(root, "usage"));
-	openai_chat_usage_read(&p->usage, json_get(json_get(root, "x_groq"), "usage"));
+	openai_chat_usage_read(&p->out.usage, json_get(root, "usage"));
+	openai_chat_usage_read(&p->out.usage, json_get(json_get(root, "x_groq"), "usage"));
 	for (const struct json *c = json_first(choices); c && r == 0; c = json_next(c)) {
 		int64_t index = 0;
 
@@ -657,7 +623,7 @@ static bool read_json(struct provider_parser *p, struct str text, bool named_err
 	failed = is_error(root) ||
 	         (!json_get(root, "choices") && (named_error || p->f.mode == FRAMING_JSON));
 	*ret = json_get(root, "choices") || !failed ? read_chunk(p, root) : 0;
-	if (*ret == 0 && failed && !p->ended)
+	if (*ret == 0 && failed && !p->out.ended)
 		*ret = fail_json(p, root);
 	return true;
 }
@@ -668,7 +634,7 @@ static int spoil(struct provider_parser *p)
 	int r = 0;
 
 	p->f.malformed++;
-	for (struct reply_item *it = p->head; it && r == 0 && !p->ended; it = it->next)
+	for (struct reply_item *it = p->head; it && r == 0 && !p->out.ended; it = it->next)
 		if (it->call && !it->call->scan.whole)
 			r = add_arguments(p, it->call, STR(SPOILED));
 	return r < 0 ? r : pump(p, false);
@@ -683,7 +649,7 @@ static int read_data(struct provider_parser *p, struct str data, bool named_erro
 		return r;
 	if (!data.n || !memchr(data.p, '\n', data.n))
 		return spoil(p);
-	while (data.n && r == 0 && !p->ended) {
+	while (data.n && r == 0 && !p->out.ended) {
 		const char *nl = memchr(data.p, '\n', data.n);
 		struct str line = {data.p, nl ? (size_t)(nl - data.p) : data.n};
 
@@ -703,7 +669,7 @@ static int on_event(void *ctx, struct str event, struct str data)
 {
 	struct provider_parser *p = ctx;
 
-	if (p->ended || !str_trim(data).n)
+	if (p->out.ended || !str_trim(data).n)
 		return 0;
 	if (str_is(str_trim(data), "[DONE]"))
 		return p->finish_seen ? finish(p) : 0;
@@ -754,12 +720,10 @@ int openai_chat_parse_feed(
 	const char *fault;
 	int r;
 
-	p->emit = fn;
-	p->ctx = ctx;
-	if (p->ended)
+	if (!emitter_begin(&p->out, fn, ctx))
 		return 0;
 	fault = framing_feed(&p->f, data, n, &r);
-	return fault && !p->ended ? fail_text(p, fault) : r;
+	return fault && !p->out.ended ? emitter_fail_text(&p->out, fault) : r;
 }
 
 int openai_chat_parse_end(
@@ -767,17 +731,15 @@ int openai_chat_parse_end(
 {
 	int r = 0;
 
-	p->emit = fn;
-	p->ctx = ctx;
-	if (p->ended)
+	if (!emitter_begin(&p->out, fn, ctx))
 		return 0;
 	if (p->f.mode == FRAMING_JSON && !cut)
 		r = read_data(p, buf_str(&p->f.body), false);
-	if (r < 0 || p->ended)
+	if (r < 0 || p->out.ended)
 		return r;
 	if (p->finish_seen)
 		return finish(p);
 	if (cut)
-		return fail(p, cut);
-	return fail_text(p, framing_fault(&p->f));
+		return emitter_fail(&p->out, cut);
+	return emitter_fail_text(&p->out, framing_fault(&p->f));
 }

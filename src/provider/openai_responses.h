@@ -63,4 +63,10 @@ void openai_responses_copy_members(
         struct json_writer *w, const struct json *object, const char *const *skip);
 bool openai_responses_listed(struct str key, const char *const *list);
 
+/* Did the provider's own shell run this call of ours (openai_responses_hosted.c)? */
+bool openai_responses_is_hosted(const struct item *call);
+/* It and its result as shell_call and shell_call_output. */
+void openai_responses_hosted_write(
+        struct json_writer *w, const struct item *call, const struct item *res);
+
 #endif

@@ -7,43 +7,17 @@
 #include "provider/openai_responses.h"
 
 #include "base/mem.h"
-
-#include <stdlib.h>
+#include "provider/request.h"
 
 #define BODY_MAX ((size_t)256 << 20)
 
-static bool address_is(struct str url, const char *origin)
-{
-	size_t n = strlen(origin);
-
-	return str_starts(url, origin) && (url.n == n || url.p[n] == '/');
-}
-
 struct openai_responses_place openai_responses_place(const struct config_provider *p)
 {
-	struct str url = str_of(p->base_url);
-
 	return (struct openai_responses_place){
-	        .openai = address_is(url, "https://api.openai.com") ||
-	                  str_contains(url, ".openai.azure.com/"),
-	        .openrouter = address_is(url, "https://openrouter.ai"),
+	        .openai = request_is_to(p->base_url, "https://api.openai.com") ||
+	                  str_contains(str_of(p->base_url), ".openai.azure.com/"),
+	        .openrouter = request_is_to(p->base_url, "https://openrouter.ai"),
 	};
-}
-
-static char **make_headers(const struct config_provider *p)
-{
-	char **h = mem_array(4, sizeof(*h));
-	size_t n = 0;
-
-	h[n++] = mem_strdup("Content-Type: application/json");
-	h[n++] = mem_strdup("Accept: text/event-stream");
-	if (p->api_key) {
-		size_t size = sizeof("Authorization: Bearer ") + strlen(p->api_key);
-
-		h[n] = mem_alloc(size);
-		str_format(h[n], size, "Authorization: Bearer %s", p->api_key);
-	}
-	return h;
 }
 
 static int write_body(struct json_writer *w, const struct provider_call *pc, struct error *err)
@@ -79,7 +53,7 @@ int openai_responses_build(
 	if (r < 0)
 		return r;
 	ret->path = mem_strdup("/responses");
-	ret->headers = make_headers(pc->target->config);
+	ret->headers = request_headers("Authorization: Bearer ", pc->target->config->api_key);
 	ret->body = buf_steal(&body, &ret->body_len);
 	return 0;
 }
@@ -88,6 +62,6 @@ int openai_responses_relay(const struct provider_call *pc, bool streamed,
         struct provider_request *ret, struct error *err)
 {
 	ret->path = mem_strdup("/responses");
-	ret->headers = make_headers(pc->target->config);
+	ret->headers = request_headers("Authorization: Bearer ", pc->target->config->api_key);
 	return 0;
 }

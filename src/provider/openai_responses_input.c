@@ -20,8 +20,7 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "provider/replies.h"
-
-#include <stdlib.h>
+#include "provider/request.h"
 
 #define TEXT_MAX    ((size_t)256 << 20)
 #define STATE_MAX   ((size_t)48 << 20)
@@ -44,19 +43,9 @@ struct builder {
 
 /* ---- content ---- */
 
-static bool is_text(const struct part *p)
-{
-	return p->type == PART_TEXT || p->type == PART_REFUSAL;
-}
-
-static bool is_attachment(const struct part *p)
-{
-	return p->type == PART_IMAGE || p->type == PART_FILE || p->type == PART_AUDIO;
-}
-
 static bool is_content(const struct part *p)
 {
-	return is_attachment(p) || (is_text(p) && p->text.n > 0) || p->raw.n > 0;
+	return request_is_attachment(p) || (request_is_text(p) && p->text.n > 0) || p->raw.n > 0;
 }
 
 static void write_image(struct json_writer *w, const struct part *p)
@@ -154,7 +143,7 @@ static void write_content(struct json_writer *w, const struct part *parts, size_
 		jw_cstr(w, "");
 		return;
 	}
-	if (n_content == 1 && is_text(only) && !(own && only->raw.n)) {
+	if (n_content == 1 && request_is_text(only) && !(own && only->raw.n)) {
 		jw_str(w, only->text);
 		return;
 	}
@@ -362,33 +351,6 @@ static void write_reasoning(struct builder *b, const struct item *it)
 	jw_end(b->w);
 }
 
-static int ignore_event(void *ctx, const struct json_event *ev)
-{
-	return 0;
-}
-
-/* Arguments go back as the model wrote them, except where they are no JSON: servers that parse the
- * history would refuse the whole conversation for it. */
-static void write_arguments(struct json_writer *w, struct str raw)
-{
-	struct buf wrapped _cleanup_buf_ = BUF_INIT(TEXT_MAX);
-	struct json_writer in;
-
-	if (!str_trim(raw).n) {
-		jw_kcstr(w, "arguments", "{}");
-		return;
-	}
-	if (json_read(raw, ignore_event, NULL, NULL) == 0) {
-		jw_kstr(w, "arguments", raw);
-		return;
-	}
-	jw_init(&in, &wrapped);
-	jw_object(&in);
-	jw_kstr(&in, "invalid_arguments", raw);
-	jw_end(&in);
-	jw_kstr(w, "arguments", (struct str){wrapped.data, wrapped.len});
-}
-
 /* The id that a call and its output share. One that is too long for the provider is hashed. */
 static void write_call_id(struct json_writer *w, const struct item *it)
 {
@@ -406,31 +368,6 @@ static void write_call_id(struct json_writer *w, const struct item *it)
 	jw_kcstr(w, "call_id", text);
 }
 
-/* A name that a model made up may hold what servers refuse in a history; a declared one never
- * changes. */
-static void write_name(struct builder *b, struct str name)
-{
-	char safe[65];
-	size_t n = 0;
-
-	for (size_t i = 0; i < b->c->n_tools; i++)
-		if (str_eq(b->c->tools[i].name, name)) {
-			jw_kstr(b->w, "name", name);
-			return;
-		}
-	for (; n < name.n && n < sizeof(safe) - 1; n++) {
-		struct str c = {name.p + n, 1};
-
-		safe[n] =
-		        str_in_set(c,
-		                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-		                ? *c.p
-		                : '_';
-	}
-	safe[n] = 0;
-	jw_kcstr(b->w, "name", n ? safe : "invalid");
-}
-
 static void write_call(struct builder *b, const struct item *it)
 {
 	static const char *const known[] = {
@@ -441,8 +378,8 @@ static void write_call(struct builder *b, const struct item *it)
 	item_begin(b, "function_call");
 	write_id(b, "fc_");
 	write_call_id(w, it);
-	write_name(b, it->call.name);
-	write_arguments(w, it->call.arguments);
+	request_write_name(w, b->c, it->call.name, REQUEST_NAME_CHARS, 64);
+	request_write_arguments(w, it->call.arguments);
 	jw_kcstr(w, "status", "completed");
 	if (is_own(it) && it->raw.n && !it->call.tool &&
 	        json_parse(it->raw, TREE_MAX, &doc, NULL) == 0)
@@ -497,7 +434,13 @@ static const struct item *native_result(const struct builder *b, const struct it
 {
 	const struct item *res;
 
-	if (!b->native_shell || !is_own(call) || !call->raw.n)
+	if (!b->native_shell)
+		return NULL;
+	if (openai_responses_is_hosted(call)) {
+		res = conversation_call_result(b->c, call);
+		return res && !res->result.error.n && res->result.n_outputs ? res : NULL;
+	}
+	if (!is_own(call) || !call->raw.n)
 		return NULL;
 	if (!call->call.tool && !str_is(call->call.name, "local_shell"))
 		return NULL;
@@ -508,6 +451,10 @@ static const struct item *native_result(const struct builder *b, const struct it
 static void write_native_call(struct builder *b, const struct item *call, const struct item *res)
 {
 	b->n_items += 2;
+	if (!is_own(call) || !call->raw.n) {
+		openai_responses_hosted_write(b->w, call, res);
+		return;
+	}
 	openai_responses_copy(b->w, call->raw);
 	openai_responses_copy(b->w, res->raw);
 }
@@ -580,7 +527,7 @@ static int write_reply(struct builder *b, const struct reply_ref *refs, size_t n
 static bool is_plain_text(const struct item *it)
 {
 	for (size_t i = 0; i < it->n_parts; i++)
-		if (!is_text(&it->parts[i]))
+		if (!request_is_text(&it->parts[i]))
 			return false;
 	return true;
 }

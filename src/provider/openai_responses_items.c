@@ -34,49 +34,9 @@
 /* Not JSON inside a string (a raw line break) and not JSON outside of one. */
 static const char SPOILED[] = "\n<a piece of the stream was unreadable>\n";
 
-/* ---- emitting ---- */
-
-int openai_responses_items_emit(struct responses_items *s, const struct stream_event *ev)
-{
-	int r;
-
-	if (s->over)
-		return 0;
-	if (ev->type == STREAM_END || ev->type == STREAM_ERROR)
-		s->over = true;
-	r = s->emit(s->ctx, ev);
-	if (r < 0)
-		s->over = true;
-	return r;
-}
-
 static struct str buf_str(const struct buf *b)
 {
 	return (struct str){b->len ? b->data : NULL, b->len};
-}
-
-int openai_responses_items_usage(struct responses_items *s)
-{
-	struct stream_event ev = {.type = STREAM_USAGE, .usage = s->usage};
-
-	return s->usage.given ? openai_responses_items_emit(s, &ev) : 0;
-}
-
-int openai_responses_items_fail(struct responses_items *s, const struct error *err)
-{
-	struct stream_event ev = {.type = STREAM_ERROR, .error = err};
-	int r = openai_responses_items_usage(s);
-
-	return r < 0 ? r : openai_responses_items_emit(s, &ev);
-}
-
-int openai_responses_items_fail_text(struct responses_items *s, const char *text)
-{
-	struct error err = {0};
-
-	error_set(&err, ERR_UPSTREAM, "%s", text);
-	str_copy(err.type, sizeof(err.type), STR("provider_unavailable"));
-	return openai_responses_items_fail(s, &err);
 }
 
 /* ---- items ---- */
@@ -115,12 +75,12 @@ struct responses_item *openai_responses_items_add(struct responses_items *s, enu
 	struct responses_item *it;
 
 	if (type == ITEM_CALL && ++s->n_calls > CALLS_MAX) {
-		openai_responses_items_fail_text(
-		        s, "the provider made more than 256 tool calls in one reply");
+		emitter_fail_text(
+		        &s->out, "the provider made more than 256 tool calls in one reply");
 		return NULL;
 	}
 	if (s->n == ITEMS_MAX) {
-		openai_responses_items_fail_text(s, "the provider's reply has too many items");
+		emitter_fail_text(&s->out, "the provider's reply has too many items");
 		return NULL;
 	}
 	it = mem_alloc(sizeof(*it));
@@ -192,7 +152,7 @@ static int keep(struct responses_items *s, struct responses_item *it, uint32_t p
 		it->last = p;
 	}
 	if (buf_append(&p->text, text.p, text.n) < 0)
-		return openai_responses_items_fail_text(s, "the provider's reply is too large");
+		return emitter_fail_text(&s->out, "the provider's reply is too large");
 	return 0;
 }
 
@@ -202,19 +162,17 @@ int openai_responses_items_text(struct responses_items *s, struct responses_item
 	struct responses_part *part;
 	int64_t number;
 
-	if (!text.n || s->over || it->ended || it->type == ITEM_OTHER)
+	if (!text.n || s->out.ended || it->ended || it->type == ITEM_OTHER)
 		return 0;
 	number = part_for(it, type, index);
 	if (number < 0)
-		return openai_responses_items_fail_text(
-		        s, "the provider's reply has too many parts");
+		return emitter_fail_text(&s->out, "the provider's reply has too many parts");
 	part = &it->parts[number];
 	if (text.n > REPLY_MAX - s->n_bytes)
-		return openai_responses_items_fail_text(
-		        s, "the provider's reply is longer than 64 MiB");
+		return emitter_fail_text(&s->out, "the provider's reply is longer than 64 MiB");
 	if (it->type == ITEM_CALL && text.n > ARGS_MAX - part->received)
-		return openai_responses_items_fail_text(
-		        s, "the provider sent a tool call with over 4 MiB of arguments");
+		return emitter_fail_text(
+		        &s->out, "the provider sent a tool call with over 4 MiB of arguments");
 	s->n_bytes += text.n;
 	part->received += text.n;
 	part->hash = hash_on(part->hash, text);
@@ -235,12 +193,11 @@ int openai_responses_items_whole(struct responses_items *s, struct responses_ite
 	struct responses_part *part;
 	int64_t number;
 
-	if (!text.n || s->over || it->ended || it->type == ITEM_OTHER)
+	if (!text.n || s->out.ended || it->ended || it->type == ITEM_OTHER)
 		return 0;
 	number = part_for(it, type, index);
 	if (number < 0)
-		return openai_responses_items_fail_text(
-		        s, "the provider's reply has too many parts");
+		return emitter_fail_text(&s->out, "the provider's reply has too many parts");
 	part = &it->parts[number];
 	if (text.n >= part->received &&
 	        hash_on(0xcbf29ce484222325u, (struct str){text.p, part->received}) == part->hash) {
@@ -353,18 +310,17 @@ static int complete(struct responses_items *s, struct responses_item *it, const 
 		        s, it, PART_TEXT, 0, arguments_of(json_get(v, "arguments")));
 	else if (it->type != ITEM_OTHER)
 		r = read_content(s, it, v);
-	if (r < 0 || s->over)
+	if (r < 0 || s->out.ended)
 		return r;
 	if (it->type == ITEM_REASONING && write_opaque(it, v) < 0)
-		return openai_responses_items_fail_text(s, "the provider's reasoning is too large");
+		return emitter_fail_text(&s->out, "the provider's reasoning is too large");
 	if (is_special(it, v)) {
 		struct json_writer w;
 
 		jw_init(&w, &it->raw);
 		openai_responses_copy(&w, json_raw(v));
 		if (buf_error(&it->raw))
-			return openai_responses_items_fail_text(
-			        s, "an item of the provider is too large");
+			return emitter_fail_text(&s->out, "an item of the provider is too large");
 	}
 	it->complete = true;
 	return 0;
@@ -373,7 +329,7 @@ static int complete(struct responses_items *s, struct responses_item *it, const 
 int openai_responses_items_read(struct responses_items *s, struct responses_item *it,
         const struct json *v, bool is_complete)
 {
-	if (s->over || it->ended || it->complete)
+	if (s->out.ended || it->ended || it->complete)
 		return 0;
 	keep_text(&it->id, json_str(json_get(v, "id")));
 	if (it->type == ITEM_CALL && !it->begun) { /* both are fixed once they were shown */
@@ -414,7 +370,7 @@ static int begin_item(struct responses_items *s, struct responses_item *it)
 		ev.name = buf_str(&it->name);
 	}
 	it->begun = true;
-	return openai_responses_items_emit(s, &ev);
+	return emitter_emit(&s->out, &ev);
 }
 
 static int pass_on(struct responses_items *s, struct responses_item *it)
@@ -426,7 +382,7 @@ static int pass_on(struct responses_items *s, struct responses_item *it)
 		        .part_type = p->type,
 		        .part = p->part,
 		        .text = buf_str(&p->text)};
-		int r = openai_responses_items_emit(s, &ev);
+		int r = emitter_emit(&s->out, &ev);
 
 		it->first = p->next;
 		if (!it->first)
@@ -472,7 +428,7 @@ static int end_item(struct responses_items *s, struct responses_item *it)
 		ev.id = buf_str(&it->call_id);
 		ev.name = buf_str(&it->name);
 	}
-	r = openai_responses_items_emit(s, &ev);
+	r = emitter_emit(&s->out, &ev);
 	it->ended = true;
 	item_empty(it);
 	return r;
@@ -486,7 +442,7 @@ static bool is_nothing(const struct responses_item *it)
 
 int openai_responses_items_pump(struct responses_items *s, bool last)
 {
-	while (s->open < s->n && !s->over) {
+	while (s->open < s->n && !s->out.ended) {
 		struct responses_item *it = s->list[s->open];
 		bool next = s->open + 1 < s->n;
 		bool over = it->complete || last ||

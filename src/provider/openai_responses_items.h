@@ -10,6 +10,7 @@
 #ifndef BRIG_PROVIDER_OPENAI_RESPONSES_ITEMS_H
 #define BRIG_PROVIDER_OPENAI_RESPONSES_ITEMS_H
 
+#include "provider/emitter.h"
 #include "provider/openai_responses.h"
 
 /* One content or summary part. */
@@ -48,19 +49,10 @@ struct responses_items {
 	size_t open;    /* the first that has not ended */
 	size_t n_bytes; /* of the reply */
 	size_t n_calls;
-	stream_fn emit; /* during feed and end only */
-	void *ctx;
-	struct usage usage;
-	bool over; /* the reply has ended */
+	struct emitter out;
 };
 
 void openai_responses_items_free(struct responses_items *s);
-
-int openai_responses_items_emit(struct responses_items *s, const struct stream_event *ev);
-int openai_responses_items_usage(struct responses_items *s);
-/* The reply is over and wrong. What was used is booked all the same. */
-int openai_responses_items_fail(struct responses_items *s, const struct error *err);
-int openai_responses_items_fail_text(struct responses_items *s, const char *text);
 
 /* NULL: too many, and the reply has failed. */
 struct responses_item *openai_responses_items_add(struct responses_items *s, enum item_type type);

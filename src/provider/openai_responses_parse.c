@@ -34,11 +34,6 @@ struct provider_parser {
 	struct responses_items items;
 };
 
-static int fail_text(struct provider_parser *p, const char *text)
-{
-	return openai_responses_items_fail_text(&p->items, text);
-}
-
 /* ---- which item ---- */
 
 static bool is_item(const struct responses_item *it, const struct json *ev, struct str id)
@@ -115,7 +110,7 @@ static int begin(struct provider_parser *p)
 	if (p->begun)
 		return 0;
 	p->begun = true;
-	return openai_responses_items_emit(&p->items, &ev);
+	return emitter_emit(&p->items.out, &ev);
 }
 
 static void name_response(struct provider_parser *p, const struct json *response)
@@ -172,11 +167,11 @@ static int finish(struct provider_parser *p, enum finish how)
 	if (!r)
 		r = openai_responses_items_pump(&p->items, true);
 	if (!r)
-		r = openai_responses_items_usage(&p->items);
+		r = emitter_usage(&p->items.out);
 	if (r < 0)
 		return r;
 	ev.finish = how == FINISH_STOP && p->items.n_calls ? FINISH_CALLS : how;
-	return openai_responses_items_emit(&p->items, &ev);
+	return emitter_emit(&p->items.out, &ev);
 }
 
 static enum finish finish_of(const struct json *response)
@@ -191,7 +186,7 @@ static int fail_json(struct provider_parser *p, const struct json *root)
 	struct error err = {0};
 
 	openai_chat_error_json(root, &err);
-	return openai_responses_items_fail(&p->items, &err);
+	return emitter_fail(&p->items.out, &err);
 }
 
 /* A response object that says how the reply has ended. */
@@ -200,13 +195,13 @@ static int read_end(struct provider_parser *p, const struct json *response, stru
 	int r;
 
 	name_response(p, response);
-	openai_responses_usage_read(&p->items.usage, json_get(response, "usage"));
+	openai_responses_usage_read(&p->items.out.usage, json_get(response, "usage"));
 	if (str_is(status, "failed"))
 		return fail_json(p, response);
 	if (str_is(status, "cancelled"))
-		return fail_text(p, "the provider cancelled its answer");
+		return emitter_fail_text(&p->items.out, "the provider cancelled its answer");
 	r = read_output(p, response);
-	if (r < 0 || p->items.over)
+	if (r < 0 || p->items.out.ended)
 		return r;
 	return finish(p, str_is(status, "incomplete") ? finish_of(response) : FINISH_STOP);
 }
@@ -331,13 +326,13 @@ static int on_progress(struct provider_parser *p, struct str type)
 	        "response.content_part.done", "response.output_text.annotation.added",
 	        "response.reasoning_summary_part.added", "response.reasoning_summary_part.done",
 	        NULL};
-	struct stream_event ev = {.type = STREAM_USAGE, .usage = p->items.usage};
+	struct stream_event ev = {.type = STREAM_USAGE, .usage = p->items.out.usage};
 
 	if (openai_responses_listed(type, ornaments))
 		return 0;
 	if (!str_starts(type, "response.") && !openai_responses_items_at_work(&p->items))
 		return 0;
-	return openai_responses_items_emit(&p->items, &ev);
+	return emitter_emit(&p->items.out, &ev);
 }
 
 static int on_json(struct provider_parser *p, const struct json *ev, bool named_error)
@@ -379,7 +374,8 @@ static int on_whole(struct provider_parser *p, const struct json *root)
 	if (is_end(status))
 		return read_end(p, root, status);
 	if (json_is(json_get(root, "output"), JSON_ARRAY) && json_absent(json_get(root, "error")))
-		return status.n ? fail_text(p, "the provider's answer is not finished")
+		return status.n ? emitter_fail_text(
+		                          &p->items.out, "the provider's answer is not finished")
 		                : read_end(p, root, STR("completed"));
 	return fail_json(p, root);
 }
@@ -414,7 +410,7 @@ static int read_data(struct provider_parser *p, struct str data, bool named_erro
 		p->f.malformed++;
 		return 0;
 	}
-	while (data.n && r == 0 && !p->items.over) {
+	while (data.n && r == 0 && !p->items.out.ended) {
 		const char *nl = memchr(data.p, '\n', data.n);
 		struct str line = {data.p, nl ? (size_t)(nl - data.p) : data.n};
 
@@ -432,7 +428,7 @@ static int on_event(void *ctx, struct str event, struct str data)
 {
 	struct provider_parser *p = ctx;
 
-	if (p->items.over || !str_trim(data).n || str_is(str_trim(data), "[DONE]"))
+	if (p->items.out.ended || !str_trim(data).n || str_is(str_trim(data), "[DONE]"))
 		return 0;
 	return read_data(p, data, str_is(event, "error"));
 }
@@ -473,12 +469,10 @@ int openai_responses_parse_feed(
 	const char *fault;
 	int r;
 
-	p->items.emit = fn;
-	p->items.ctx = ctx;
-	if (p->items.over)
+	if (!emitter_begin(&p->items.out, fn, ctx))
 		return 0;
 	fault = framing_feed(&p->f, data, n, &r);
-	return fault && !p->items.over ? fail_text(p, fault) : r;
+	return fault && !p->items.out.ended ? emitter_fail_text(&p->items.out, fault) : r;
 }
 
 int openai_responses_parse_end(
@@ -486,15 +480,13 @@ int openai_responses_parse_end(
 {
 	int r = 0;
 
-	p->items.emit = fn;
-	p->items.ctx = ctx;
-	if (p->items.over)
+	if (!emitter_begin(&p->items.out, fn, ctx))
 		return 0;
 	if (p->f.mode == FRAMING_JSON && !cut)
 		r = read_data(p, (struct str){p->f.body.data, p->f.body.len}, false);
-	if (r < 0 || p->items.over)
+	if (r < 0 || p->items.out.ended)
 		return r;
 	if (cut)
-		return openai_responses_items_fail(&p->items, cut);
-	return fail_text(p, framing_fault(&p->f));
+		return emitter_fail(&p->items.out, cut);
+	return emitter_fail_text(&p->items.out, framing_fault(&p->f));
 }

@@ -52,6 +52,34 @@ static bool is_shell(const struct conversation *c, const struct tool_entry *t)
 	       (str_is(t->type, "shell") || str_is(t->type, "local_shell"));
 }
 
+/* An entry of our own that the provider's shell serves. */
+static bool is_hosted(const struct provider_call *pc, const struct tool_entry *t)
+{
+	const struct shell_settings *s = provider_shell_settings(t);
+
+	return s && !s->openai && s->may_be_native &&
+	       provider_runs_shell(pc->target, pc->conversation);
+}
+
+static void write_hosted(struct json_writer *w, const struct tool_entry *t)
+{
+	const struct shell_settings *s = t->settings;
+	bool reference = s->native_container.n > 0;
+
+	jw_object(w);
+	jw_kcstr(w, "type", "shell");
+	jw_key(w, "environment");
+	jw_object(w);
+	jw_kcstr(w, "type", reference ? "container_reference" : "container_auto");
+	if (reference)
+		jw_kstr(w, "container_id", s->native_container);
+	else if (s->network)
+		jw_kraw(w, "network_policy",
+		        s->network[0] ? str_of(s->network) : STR("{\"type\":\"disabled\"}"));
+	jw_end(w);
+	jw_end(w);
+}
+
 /* Our own sandbox runs it: can it do what is asked for? */
 static int check_server_shell(const struct tool_entry *t, struct error *err)
 {
@@ -76,6 +104,8 @@ static int write_entries(struct json_writer *w, const struct provider_call *pc, 
 
 		if (is_shell(c, t) && native)
 			jw_raw(w, t->raw);
+		else if (is_hosted(pc, t))
+			write_hosted(w, t);
 		else if (t->kind == TOOL_SERVER && (r = check_server_shell(t, err)) < 0)
 			return r;
 		else if (t->kind == TOOL_SERVER)
@@ -104,6 +134,11 @@ static void write_named(struct json_writer *w, const struct provider_call *pc, s
 		if (str_eq(c->tools[i].name, name))
 			t = &c->tools[i];
 	jw_object(w);
+	if (t && is_hosted(pc, t)) {
+		jw_kcstr(w, "type", "shell");
+		jw_end(w);
+		return;
+	}
 	if (!t || (t->kind != TOOL_NATIVE &&
 	                  !(is_shell(c, t) && provider_runs_shell(pc->target, c)))) {
 		jw_kcstr(w, "type", "function");

@@ -89,27 +89,51 @@ static bool has_native_tool(const struct config_provider *p, const char *name)
 	return false;
 }
 
-/* Is this entry OpenAI's, and may a provider run it, or hand it to the client, itself? */
-static bool is_native_shell(const struct tool_entry *t)
+const struct shell_settings *provider_shell_settings(const struct tool_entry *t)
 {
-	const struct shell_settings *s = t->settings;
+	return t->kind == TOOL_SERVER && t->tool && strcmp(t->tool->name, "shell") == 0
+	               ? t->settings
+	               : NULL;
+}
+
+/* May a provider run what this entry offers, or hand it to the client, itself? */
+static bool is_native_shell(const struct conversation *c, const struct tool_entry *t)
+{
+	const struct shell_settings *s = provider_shell_settings(t);
 
 	if (t->kind == TOOL_SERVER)
-		return str_is(t->type, "shell") && s && s->may_be_native;
-	return t->kind == TOOL_FUNCTION &&
+		return s && s->may_be_native;
+	return c->dialect == DIALECT_OPENAI_RESPONSES && t->kind == TOOL_FUNCTION &&
 	       (str_is(t->type, "shell") || str_is(t->type, "local_shell"));
 }
 
 bool provider_runs_shell(const struct provider_target *t, const struct conversation *c)
 {
-	if (c->dialect != DIALECT_OPENAI_RESPONSES ||
-	        t->provider->dialect != DIALECT_OPENAI_RESPONSES ||
+	if (t->provider->dialect != DIALECT_OPENAI_RESPONSES ||
 	        !has_native_tool(t->config, "shell"))
 		return false;
 	for (size_t i = 0; i < c->n_tools; i++)
-		if (is_native_shell(&c->tools[i]))
+		if (is_native_shell(c, &c->tools[i]))
 			return true;
 	return false;
+}
+
+int provider_check_shell(
+        const struct provider_target *t, const struct conversation *c, struct error *err)
+{
+	for (size_t i = 0; i < c->n_tools; i++) {
+		const struct shell_settings *s = provider_shell_settings(&c->tools[i]);
+
+		if (!s || !s->native_path || provider_runs_shell(t, c))
+			continue;
+		error_param(err, ERR_UNSUPPORTED, s->native_path,
+		        "%s: only a provider's own shell can serve this, and the provider '%s' has "
+		        "none.",
+		        s->native_path, t->config->name);
+		str_copy(err->type, sizeof(err->type), STR("unsupported_value"));
+		return -ERR_UNSUPPORTED;
+	}
+	return 0;
 }
 
 bool provider_state(const struct provider_call *pc, const struct item *it, struct buf *out)

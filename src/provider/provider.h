@@ -97,6 +97,12 @@ const struct provider *provider_for(enum dialect d); /* NULL: this dialect canno
  * client's own counts too: such a provider knows that by itself.
  */
 bool provider_runs_shell(const struct provider_target *t, const struct conversation *c);
+/* The settings of an entry that is a shell of the server's, or NULL. */
+const struct shell_settings *provider_shell_settings(const struct tool_entry *t);
+/* Can the target serve the request's shell at all? -ERR_UNSUPPORTED that names it where only a shell of the
+ * provider's own would do (shell_settings.native_path) and it has none. */
+int provider_check_shell(
+        const struct provider_target *t, const struct conversation *c, struct error *err);
 
 /* ---- router ---- */
 

@@ -184,11 +184,23 @@ static void find_near(
 	}
 }
 
+static bool split(struct str name, struct str *ret_first, struct str *ret_rest)
+{
+	const char *slash = memchr(name.p, '/', name.n);
+
+	if (!slash)
+		return false;
+	*ret_first = (struct str){name.p, (size_t)(slash - name.p)};
+	*ret_rest = (struct str){slash + 1, name.n - ret_first->n - 1};
+	return true;
+}
+
 static int not_found(const struct config *cfg, const struct route_query *q, struct str model,
         const char *param, struct error *err)
 {
 	struct near near = {0};
-	char list[256] = "";
+	char list[256] = "", provider[96] = "";
+	struct str first, rest;
 	size_t len = 0;
 
 	find_near(cfg, q, model, &near);
@@ -200,25 +212,19 @@ static int not_found(const struct config *cfg, const struct route_query *q, stru
 		str_format(list + len, sizeof(list) - len, "%s%s", len ? ", " : "", near.name[i]);
 		len += strlen(list + len);
 	}
-	error_param(err, ERR_NOT_FOUND, param, "model \"%.*s\" is not known here%s%s",
-	        (int)(model.n < 128 ? model.n : 128), model.p, len ? "; near it: " : "", list);
+	/* The usual reason: the vendor's key is not in the server's environment. */
+	if (split(model, &first, &rest) && rest.n && !find_provider(cfg, first))
+		str_format(provider, sizeof(provider), "; there is no provider \"%.*s\"",
+		        (int)(first.n < 64 ? first.n : 64), first.p);
+	error_param(err, ERR_NOT_FOUND, param, "model \"%.*s\" is not known here%s%s%s",
+	        (int)(model.n < 128 ? model.n : 128), model.p, provider, len ? "; near it: " : "",
+	        list);
 	if (err)
 		str_copy(err->type, sizeof(err->type), STR("model_not_found"));
 	return -ERR_NOT_FOUND;
 }
 
 /* ---- resolving ---- */
-
-static bool split(struct str name, struct str *ret_first, struct str *ret_rest)
-{
-	const char *slash = memchr(name.p, '/', name.n);
-
-	if (!slash)
-		return false;
-	*ret_first = (struct str){name.p, (size_t)(slash - name.p)};
-	*ret_rest = (struct str){slash + 1, name.n - ret_first->n - 1};
-	return true;
-}
 
 static int add_qualified(const struct config *cfg, struct str name, struct route *r,
         bool *ret_found, struct error *err)

@@ -14,6 +14,7 @@
 
 #define CONTAINER_ID_MAX 40
 #define FOREIGN_ID_MAX   64 /* OpenAI's */
+#define NATIVE_PREFIX    "cntr_"
 #define ID_CHARS         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 /* Where in the request a message points. */
@@ -105,12 +106,31 @@ static int only_native(struct arena *a, const struct place *at, const char *key,
 	return 0;
 }
 
+static int needs_native(struct arena *a, const struct place *at, const char *key,
+        struct shell_settings *s, struct error *err)
+{
+	char path[128];
+
+	place_write(at, str_of(key), path);
+	s->native_path = arena_strndup(a, path, strlen(path));
+	return s->native_path ? 0 : error_set(err, ERR_NOMEM, "The request is too large.");
+}
+
+static int keep_id(struct arena *a, struct str id, struct str *ret, struct error *err)
+{
+	char *copy = arena_strndup(a, id.p, id.n);
+
+	if (!copy)
+		return error_set(err, ERR_NOMEM, "The request is too large.");
+	*ret = (struct str){copy, id.n};
+	return 0;
+}
+
 static int container_id_read(struct arena *a, const struct json *env, const struct place *at,
         struct shell_settings *s, struct error *err)
 {
 	const struct json *v = json_get(env, "container_id");
 	struct str id = json_str(v);
-	char *copy;
 
 	if (s->environment == SHELL_CONTAINER_AUTO) {
 		if (json_absent(v))
@@ -125,14 +145,16 @@ static int container_id_read(struct arena *a, const struct json *env, const stru
 	        id.n <= FOREIGN_ID_MAX)
 		return only_native(a, at, "container_id", s, err,
 		        "is no container of this server: its ids have at most 40 characters.");
+	/* One that a provider's own shell gave out is for that shell. */
+	if (!s->openai && s->engine != SHELL_ENGINE_OURS && str_starts(id, NATIVE_PREFIX) &&
+	        str_in_set(id, ID_CHARS) && id.n > CONTAINER_ID_MAX && id.n <= FOREIGN_ID_MAX)
+		return needs_native(a, at, "container_id", s, err) < 0
+		               ? -ERR_NOMEM
+		               : keep_id(a, id, &s->native_container, err);
 	if (!json_is(v, JSON_STRING) || id.n > CONTAINER_ID_MAX || !str_in_set(id, ID_CHARS))
 		return refuse(at, "container_id", ERR_INVALID, err,
 		        "must be 1 to 40 letters, digits, \"_\" or \"-\".");
-	copy = arena_strndup(a, id.p, id.n);
-	if (!copy)
-		return error_set(err, ERR_NOMEM, "The request is too large.");
-	s->container_id = (struct str){copy, id.n};
-	return 0;
+	return keep_id(a, id, &s->container_id, err);
 }
 
 /* Which documents they name is for the gateway to say. */
@@ -241,6 +263,12 @@ static int environment_read(struct arena *a, const struct json *v, const char *p
 	return r;
 }
 
+/* A provider's shell takes names, and no patterns. */
+static bool shell_has_pattern(const struct shell_settings *s)
+{
+	return s->network && str_contains(str_of(s->network), "*");
+}
+
 /* A whole number above 0. What is above the server's maximum is lowered when a call is parsed. */
 static int limit_read(const struct json *params, const char *key, const struct place *at,
         uint32_t *ret, struct error *err)
@@ -253,6 +281,48 @@ static int limit_read(const struct json *params, const char *key, const struct p
 	if (!json_i64(v, &n) || n < 1)
 		return refuse(at, key, ERR_INVALID, err, "must be a whole number above 0.");
 	*ret = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+	return 0;
+}
+
+static int engine_read(struct arena *a, const struct json *v, const struct place *at,
+        struct shell_settings *s, struct error *err)
+{
+	struct str word = json_str(v);
+
+	if (json_absent(v) || str_is(word, "auto"))
+		return 0;
+	if (str_is(word, "openrouter")) {
+		s->engine = SHELL_ENGINE_OURS;
+		return 0;
+	}
+	if (!str_is(word, "native"))
+		return refuse(at, "engine", ERR_INVALID, err,
+		        "must be \"auto\", \"native\" or \"openrouter\".");
+	s->engine = SHELL_ENGINE_NATIVE;
+	return needs_native(a, at, "engine", s, err);
+}
+
+/*
+ * What no provider's own shell can be told. Under `auto` it is a reason for our sandbox; where only
+ * the provider's shell can serve the request, the two contradict each other.
+ */
+static int check_native(struct shell_settings *s, const struct place *at, struct error *err)
+{
+	const char *ours = s->timeout_ms          ? "timeout_ms"
+	                   : s->max_output_length ? "max_output_length"
+	                   : s->n_file_ids        ? "environment.file_ids"
+	                   : s->container_id.n    ? "environment.container_id"
+	                   : shell_has_pattern(s) ? "environment.network_policy"
+	                                          : NULL;
+
+	if (!ours)
+		return 0;
+	if (s->native_path)
+		return refuse(at, ours, ERR_INVALID, err,
+		        "is for this server's own sandbox: a provider's shell cannot be told of "
+		        "it.");
+	if (s->engine == SHELL_ENGINE_AUTO)
+		s->engine = SHELL_ENGINE_OURS;
 	return 0;
 }
 
@@ -269,7 +339,6 @@ static int parameters_read(struct arena *a, const struct json *v, const char *pa
 	        {"keep_running", no_keeping},
 	};
 	const struct place here = {path, ".parameters"};
-	const struct json *engine = json_get(v, "engine");
 	int r;
 
 	if (json_absent(v))
@@ -279,16 +348,15 @@ static int parameters_read(struct arena *a, const struct json *v, const char *pa
 	r = keys_check(v, keys, sizeof(keys) / sizeof(keys[0]), &here, err);
 	if (r)
 		return r;
-	if (!json_absent(engine) && !str_is(json_str(engine), "auto") &&
-	        !str_is(json_str(engine), "openrouter"))
-		return refuse(
-		        &here, "engine", ERR_INVALID, err, "must be \"auto\" or \"openrouter\".");
+	r = engine_read(a, json_get(v, "engine"), &here, s, err);
+	if (r < 0)
+		return r;
 	r = limit_read(v, "timeout_ms", &here, &s->timeout_ms, err);
 	if (!r)
 		r = limit_read(v, "max_output_length", &here, &s->max_output_length, err);
 	if (!r)
 		r = environment_read(a, json_get(v, "environment"), path, s, err);
-	return r;
+	return r ? r : check_native(s, &here, err);
 }
 
 /* OpenAI's own entry: {"type": "shell", "environment": {…}}. */

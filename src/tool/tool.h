@@ -26,6 +26,8 @@ struct tool_limits {
 
 #define SHELL_FILES_MAX 20 /* file_ids of one entry */
 
+/* Who runs a shell's calls: a provider that has such a shell, else our sandbox; only the one, or only the other. */
+enum shell_engine { SHELL_ENGINE_AUTO, SHELL_ENGINE_NATIVE, SHELL_ENGINE_OURS };
 enum shell_environment { SHELL_CONTAINER_AUTO, SHELL_CONTAINER_REFERENCE };
 
 /* Checked `parameters` of a shell entry. */
@@ -43,6 +45,9 @@ struct shell_settings {
 	const char *network_path; /* "tools[0].parameters.environment.network_policy", for errors */
 	bool own_items;          /* brig:shell, shell: shell_call and shell_call_output; else one openrouter:shell item */
 	bool openai;             /* the entry is OpenAI's own: */
+	enum shell_engine engine;
+	struct str native_container; /* of the provider's own shell, by reference; {NULL,0}: none */
+	const char *native_path; /* what only a provider's own shell can serve: its place in the request; NULL: nothing */
 	bool may_be_native;      /* a provider that has such a shell itself may run it; set by who reads the request */
 	const struct error *only_native; /* why our sandbox cannot do what it asks for; NULL: it can */
 };

@@ -140,8 +140,7 @@ bool calls_last(struct turn *t)
 
 /* ---- results ---- */
 
-/* Puts a new result right behind its call. NULL: no memory. */
-static struct item *result_add(struct turn *t, struct item *call)
+struct item *calls_result_add(struct turn *t, struct item *call)
 {
 	struct conversation *c = t->c;
 	struct item *result = conversation_add(c, ITEM_RESULT);
@@ -161,7 +160,7 @@ static struct item *result_add(struct turn *t, struct item *call)
 	return result;
 }
 
-static void set_ids(struct turn *t, struct item *call, struct item *result)
+void calls_set_ids(struct turn *t, struct item *call, struct item *result)
 {
 	const struct tool_entry *entry = call->call.entry;
 	const char *of_call, *of_result;
@@ -192,12 +191,12 @@ static void refuse(struct turn *t, struct item *call, const char *why)
 	call->output = entry != NULL;
 	call->call.error = turn_copy(t, str_of(why));
 	call->status = STR("failed");
-	result = result_add(t, call);
+	result = calls_result_add(t, call);
 	if (!result)
 		return;
 	result->result.error = call->call.error;
 	result->status = STR("failed");
-	set_ids(t, call, result);
+	calls_set_ids(t, call, result);
 	if (!entry)
 		return;
 	effect_item(t, OUT_TOOL_BEGIN, call, result);
@@ -243,7 +242,7 @@ static const char *cut_why(enum cut cut)
 
 static void start(struct turn *t, struct item *call)
 {
-	struct item *result = result_add(t, call);
+	struct item *result = calls_result_add(t, call);
 	uint32_t turn_left = t->o.turn_output_bytes - t->output_bytes;
 	struct tool_call *parsed = call->call.parsed;
 
@@ -263,7 +262,7 @@ static void start(struct turn *t, struct item *call)
 		turn_no_memory(t);
 		return;
 	}
-	set_ids(t, call, result);
+	calls_set_ids(t, call, result);
 	t->run = (struct run){
 	        .call = call,
 	        .result = result,

@@ -153,6 +153,18 @@ void calls_ended(struct turn *t, struct str error, const char *status);
 /* The last call of the turn: its reply must be text. */
 bool calls_last(struct turn *t);
 
+/* Puts a new result right behind its call. NULL: no memory. */
+struct item *calls_result_add(struct turn *t, struct item *call);
+/* Gives both their item ids. */
+void calls_set_ids(struct turn *t, struct item *call, struct item *result);
+
+/* ---- hosted.c ---- */
+
+/* Takes an item of the provider's own shell that serves an entry of ours; false: it is none. */
+bool hosted_item(struct turn *t, const struct stream_event *ev);
+/* The reply is over: calls without a result get one that says so. */
+void hosted_end(struct turn *t);
+
 /* ---- output.c ---- */
 
 void output_piece(struct turn *t, const struct turn_event *ev);

@@ -247,6 +247,10 @@ static void writing_end(struct turn *t, const struct stream_event *ev)
 		if (item->call.public_id.n == 0 && ev->id.n > 0)
 			call_set_id(t, item, ev->id);
 	}
+	if (t->w.type == ITEM_OTHER && hosted_item(t, ev)) {
+		t->w.ended = true;
+		return;
+	}
 	writing_seal(t, ev->opaque);
 	if (ev->raw.n > 0 && !t->w.item && t->w.type == ITEM_OTHER)
 		writing_item(t);
@@ -343,6 +347,7 @@ void reply_end(struct turn *t, enum cut cut)
 {
 	t->cut = cut;
 	writing_settle(t, cut);
+	hosted_end(t);
 	accounting_reply_done(t);
 }
 

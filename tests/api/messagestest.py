@@ -8,6 +8,8 @@ SHELL = {"type": "openrouter:shell"}
 BRIG_SHELL = {"type": "brig:shell"}
 RESULTS = {"openrouter_shell_tool_result", "openrouter_bash_tool_result", "bash_code_execution_tool_result"}
 OURS = {"openrouter:shell", "openrouter:bash", "bash_code_execution"}
+IDS = ("toolu_", "call_")  # what ids of a client's tools begin with
+STOPS_WITH_TOOLS = {"tool_use"}
 STOP_REASONS = {"end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal"}
 USAGE = {"input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"}
 
@@ -27,7 +29,7 @@ def check_block(block):
         assert block["data"]
     elif kind in ("tool_use", "server_tool_use"):
         assert isinstance(block["input"], dict) and block["name"]
-        assert block["id"].startswith("srvtoolu_" if kind == "server_tool_use" else ("toolu_", "call_"))
+        assert block["id"].startswith("srvtoolu_" if kind == "server_tool_use" else IDS)
         assert len(block["id"]) <= 64
     elif kind in RESULTS:
         assert block["tool_use_id"].startswith("srvtoolu_") and isinstance(block["content"], dict)
@@ -50,7 +52,8 @@ def check_message(message):
     made = [b["id"] for b in message["content"] if b["type"] == "server_tool_use"]
     brought = [b["tool_use_id"] for b in message["content"] if b["type"].endswith("_tool_result")]
     assert made == brought
-    assert (message["stop_reason"] == "tool_use") == any(b["type"] == "tool_use" for b in message["content"])
+    asks = any(b["type"] == "tool_use" for b in message["content"])
+    assert message["stop_reason"] in STOPS_WITH_TOOLS if asks else message["stop_reason"] != "tool_use"
 
 
 def parse_events(data):
@@ -67,6 +70,9 @@ def parse_events(data):
     return events
 
 
+read_input = json.loads  # a model may write what is none
+
+
 class Story:
     """A whole stream: checked against the order of events, and put together as the SDKs do."""
 
@@ -76,10 +82,13 @@ class Story:
         self.types = [e["type"] for e in self.events if e["type"] != "ping"]
         self.message, self.error = None, None
         self.open, self.partial = None, None
+        self.inputs = []  # (block, JSON): what is cut by an error is in pieces
         for event in self.events:
             assert self.error is None, "events after an error"
             getattr(self, "on_" + event["type"])(event)
         if self.error is None:
+            for block, text in self.inputs:
+                block["input"] = read_input(text)
             assert self.types[-1] == "message_stop"
             check_message(self.message)
 
@@ -124,7 +133,7 @@ class Story:
     def on_content_block_stop(self, event):
         assert self.open is not None and event["index"] == len(self.message["content"]) - 1
         if self.open["type"] in ("tool_use", "server_tool_use") and self.partial:
-            self.open["input"] = json.loads(self.partial)
+            self.inputs.append((self.open, self.partial))
         self.open = None
 
     def on_message_delta(self, event):

@@ -416,6 +416,8 @@ def test_length_and_filter(google, provider):
     ({"contents": [{"role": "system", "parts": [{"text": "x"}]}]}, "role"),
     ({"contents": [{"parts": ["x"]}]}, "parts[0]"), ({"contents": [{"parts": [{"text": 5}]}]}, "text"),
     ({"contents": [user("x")], "tools": {}}, "tools"), ({"contents": [user("x")], "tools": [5]}, "tools[0]"),
+    ({"contents": [user("x")], "tools": [{"brigShell": {}}, {}]}, "tools[1] names no tool"),
+    ({"contents": [user("x")], "tools": [{"type": "openrouter:shell"}]}, "brigShell"),
     ({"contents": [user("x")], "tools": [{"functionDeclarations": [{"name": "a b"}]}]}, "name"),
     ({"contents": [user("x")], "generationConfig": {"temperature": 3}}, "temperature"),
     ({"contents": [user("x")], "generationConfig": {"stopSequences": "x"}}, "stopSequences"),

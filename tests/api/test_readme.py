@@ -8,8 +8,8 @@ import subprocess
 from brigtest import BRIG, KEYS, ROOT
 
 EXAMPLES = dict(re.findall(r"^```\w+ readme=(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S))
-# TypeScript needs Node and the SDK: tests/sdk runs it.
-ELSEWHERE = {"typescript"}
+# TypeScript needs Node and the SDKs: tests/sdk runs it.
+ELSEWHERE = {"typescript", "messages", "gemini"}
 
 
 def run(server, command, body):

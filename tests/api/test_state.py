@@ -493,6 +493,16 @@ def test_a_chain_on_a_responses_provider(make_server, responses_upstream, way, s
     assert sent["store"] is False and "previous_response_id" not in sent and "It is 42." in json.dumps(sent)
 
 
+def test_an_id_with_a_nul_in_it_is_another_id(client, provider):
+    first = client.ask(provider.model(text("x")))
+    model = provider.model(text("y"))
+    answer = client.ask(model, previous_response_id=first["id"] + "\0x", expect=400)
+    assert answer.error["param"] == "previous_response_id"
+    reference = {"type": "item_reference", "id": first["output"][0]["id"] + "\0x"}
+    assert client.ask(model, [reference], expect=400).status == 400
+    assert not model.requests
+
+
 # ---- in the background ----
 
 def begin_background(client, model, **fields):
@@ -560,6 +570,17 @@ def test_what_cannot_be_cancelled(client, provider):
         answer = client.post("/responses/%s/cancel" % id)
         assert answer.status == 400 and "background" in answer.error["message"]
     stream.close()
+
+
+def test_removing_a_background_response_ends_it(client, provider):
+    """It went on, and neither its client nor anybody else could end it."""
+    model = provider.model(Reply([chunk({"content": "a"}), Hold()]))
+    first = begin_background(client, model)
+    request = model.wait()
+    assert client.delete("/responses/" + first["id"]).json["deleted"] is True
+    assert request.closed.wait(10), "the upstream still works for it"
+    assert client.get("/responses/" + first["id"]).status == 404
+    assert client.delete("/responses/" + first["id"]).status == 404
 
 
 def test_a_background_response_of_another_workspace(server, client, provider):

@@ -114,6 +114,17 @@ def test_a_data_folder_of_somebody_else(folder):
     assert (done.returncode, done.stderr) == (1, "brig: %s belongs to user 1234 and not to 0\n" % data)
 
 
+def test_a_data_folder_of_other_ids(folder):
+    data = folder / "data"
+    (data / "gateway").mkdir(mode=0o700, parents=True)
+    data.chmod(0o711)
+    os.chown(data / "gateway", 1234, 1234)
+    done = brig("serve", "--listen", "127.0.0.1:0", "--data", str(data))
+    assert done.returncode == 1
+    assert "gateway belongs to user 1234 and not to " in done.stderr
+    assert done.stderr.endswith("; `ids.base` was another when it was made\n")
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_port_that_is_taken(folder, workers):
     with socket.socket() as taken:

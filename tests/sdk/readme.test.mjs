@@ -72,6 +72,20 @@ const tests = {
     assert.match(result.stdout, /brig\/script is no model/);
   },
 
+  async messages() {
+    fs.writeFileSync(path.join(folder, "messages.mts"), EXAMPLES.messages);
+    const { code, stdout, stderr } = await run(`"${process.execPath}" messages.mts`);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /^Python 3\.11\.\d+\n+$/);
+  },
+
+  async gemini() {
+    fs.writeFileSync(path.join(folder, "gemini.mts"), EXAMPLES.gemini);
+    const { code, stdout, stderr } = await run(`"${process.execPath}" gemini.mts`);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /^Python 3\.11\.\d+\n+$/);
+  },
+
   async run() {
     assert.deepEqual(await run(EXAMPLES.run), { code: 0, stdout: "5050\n", stderr: "" });
   },

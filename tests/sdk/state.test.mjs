@@ -60,6 +60,22 @@ describe("openai", () => {
         error.param === "previous_response_id");
   });
 
+  test("compact, and go on from the window", async () => {
+    const model = fake.model(text("Which colour?"), text("They want a boat."), text("Here it is."));
+    const first = await client.responses.create({ model: model.name, input: "I want a boat." });
+    const window = await client.responses.compact({ model: model.name, previous_response_id: first.id,
+      instructions: "Sell boats." });
+    assert.equal(window.object, "response.compaction");
+    assert.deepEqual(window.output.map((i) => i.type), ["message", "compaction"]);
+    assert.equal(window.usage.total_tokens, 15);
+    const next = await client.responses.create({ model: model.name, store: false,
+      input: [...window.output, { role: "user", content: "Blue." }] });
+    assert.equal(next.output_text, "Here it is.");
+    assert.match(JSON.stringify(model.requests[2].body.messages), /I want a boat.*They want a boat.*Blue\./);
+    await assert.rejects(client.responses.compact({ input: "x" }), (error) =>
+      error instanceof OpenAI.BadRequestError && error.param === "model");
+  });
+
   test("an idempotency key runs commands once", async () => {
     const model = fake.model(calls([shell(["echo x >> marks; cat marks"])]), text("done"));
     const ask = { model: model.name, input: "go", tools: [{ type: "brig:shell" }] };

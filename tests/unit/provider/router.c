@@ -168,7 +168,8 @@ static void test_fallbacks(void **state)
 	list_is("openai:a gemini:b", "openai/a", "google/b");
 	list_is("openai:a", "openai/a", "openai/a", "a");
 	list_is("gemini:b openai:c", "", "google/b", "c");
-	list_is("404 models[1] model_not_found model \"nope/q\" is not known here", "openai/a",
+	list_is("404 models[1] model_not_found model \"nope/q\" is not known here; "
+	        "there is no provider \"nope\"", "openai/a",
 	        "google/b", "nope/q");
 	list_is("400 models  brig/script is no model and never a fallback", "openai/a",
 	        "brig/script");

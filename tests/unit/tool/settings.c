@@ -109,12 +109,47 @@ static void everything(void **state)
 	assert_int_equal(s.container_id.n, 40);
 }
 
+static void engines(void **state)
+{
+	struct shell_settings s = takes("openrouter:shell", "{\"engine\":\"native\"}");
+
+	assert_int_equal(s.engine, SHELL_ENGINE_NATIVE);
+	assert_non_null(s.native_path);
+	assert_int_equal(
+	        takes("brig:shell", "{\"engine\":\"openrouter\"}").engine, SHELL_ENGINE_OURS);
+	s = takes("brig:shell", "{\"engine\":\"auto\"}");
+	assert_int_equal(s.engine, SHELL_ENGINE_AUTO);
+	assert_null(s.native_path);
+	/* What a provider's shell cannot be told is a reason for ours. */
+	assert_int_equal(takes("brig:shell", "{\"timeout_ms\":5}").engine, SHELL_ENGINE_OURS);
+	assert_int_equal(
+	        takes("brig:shell", "{\"max_output_length\":5}").engine, SHELL_ENGINE_OURS);
+	/* An id that a provider's shell gave out goes back to it. */
+	s = takes("brig:shell",
+	        "{" NAMED ",\"container_id\":\"cntr_0123456789012345678901234567890123456789\"}}");
+	assert_int_equal(s.native_container.n, 45);
+	assert_non_null(s.native_path);
+}
+
 static void wrong_values(void **state)
 {
 	refuses("[]", ERR_INVALID, "tools[2].parameters", "must be an object");
 	refuses("\"x\"", ERR_INVALID, "tools[2].parameters", "must be an object");
-	refuses("{\"engine\":\"native\"}", ERR_INVALID, "tools[2].parameters.engine",
+	refuses("{\"engine\":\"client\"}", ERR_INVALID, "tools[2].parameters.engine",
 	        "\"openrouter\"");
+	/* What no provider's shell can be told contradicts its choice. */
+	refuses("{\"engine\":\"native\",\"timeout_ms\":5}", ERR_INVALID,
+	        "tools[2].parameters.timeout_ms", "own sandbox");
+	refuses("{\"engine\":\"native\",\"environment\":{\"type\":\"container_auto\","
+	        "\"network_policy\":{\"type\":\"allowlist\",\"allowed_domains\":[\"*.a.example\"]}}"
+	        "}",
+	        ERR_INVALID, "tools[2].parameters.environment.network_policy", "own sandbox");
+	refuses("{\"engine\":\"native\",\"environment\":{\"type\":\"container_reference\","
+	        "\"container_id\":\"box\"}}",
+	        ERR_INVALID, "tools[2].parameters.environment.container_id", "own sandbox");
+	refuses("{\"engine\":\"openrouter\",\"environment\":{\"type\":\"container_reference\","
+	        "\"container_id\":\"cntr_0123456789012345678901234567890123456789\"}}",
+	        ERR_INVALID, "tools[2].parameters.environment.container_id", "1 to 40");
 	refuses("{\"engine\":1}", ERR_INVALID, "tools[2].parameters.engine", "must be");
 	refuses("{\"timeout_ms\":0}", ERR_INVALID, "tools[2].parameters.timeout_ms", "above 0");
 	refuses("{\"timeout_ms\":-5}", ERR_INVALID, "tools[2].parameters.timeout_ms", "above 0");
@@ -247,6 +282,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(defaults),
 	        cmocka_unit_test(everything),
+	        cmocka_unit_test(engines),
 	        cmocka_unit_test(wrong_values),
 	        cmocka_unit_test(wrong_ids),
 	        cmocka_unit_test(files),

@@ -1,0 +1,18 @@
+/* What the dialects' tools have in common: looking them up, and entries of the server's own. */
+#ifndef BRIG_API_TOOLS_H
+#define BRIG_API_TOOLS_H
+
+#include "api/param.h"
+#include "config/config.h"
+#include "tool/tool.h"
+
+/* The first entry of this name, or NULL. */
+const struct tool_entry *tools_named(const struct conversation *c, struct str name);
+/* May this server execute commands? subject: "This server", as the sentence of the error begins. */
+int tools_check_sandbox(struct param_reader *in, const struct config *config, const char *subject,
+        const char *path, const char *key);
+/* The tool's own settings, of an entry of its type. */
+int tools_read_settings(struct param_reader *in, const struct tool *tool, struct str type,
+        const struct json *entry, const char *path, void **ret);
+
+#endif
