@@ -239,9 +239,11 @@ static int read_logging(struct loader *l, const struct yaml_node *n, void *targe
 	static const struct field fields[] = {
 	        {"store_content", FIELD_BOOL, offsetof(struct config, store_content), 0, 0, NULL,
 	                NULL, NULL},
+	        {"keep_days", FIELD_COUNT, offsetof(struct config, log_days), 1, 36500, "90",
+	                "records of requests, and what they hold", NULL},
 	};
 
-	return fields_read(l, n, fields, 1, target);
+	return fields_read(l, n, fields, 2, target);
 }
 
 static int read_cgroups(struct loader *l, const struct yaml_node *n, void *target)
@@ -356,6 +358,7 @@ static void set_defaults(struct loader *l)
 	struct config *c = l->c;
 
 	c->store_content = true;
+	c->log_days = 90;
 	c->id_base = ID_BASE;
 	fields_preset(l, root_fields, N_ROOT, c);
 	fields_preset(l, container_fields, N_CONTAINER, &c->container);
@@ -581,6 +584,7 @@ int config_write_example(struct buf *out)
 	        "# from by its id.\n"
 	        "logging:\n"
 	        "  store_content: on\n"
+	        "  keep_days: 90   # records of requests, and what they hold\n"
 	        "\n"
 	        "# Numeric ids of the gateway, of stored files and of sandboxes: this one and up "
 	        "to 300 million\n"

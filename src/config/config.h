@@ -163,6 +163,7 @@ struct config {
 	struct config_guardrail *guardrails;
 	size_t n_guardrails;
 	bool store_content;
+	uint32_t log_days; /* logging.keep_days: 90 */
 	uint64_t grace_ms; /* 30,000 */
 	uint32_t id_base;  /* 1,879,048,192 */
 	bool cgroup_v1;    /* `cgroups: v1`: forces the v1 tree on a hybrid host (for tests and for

@@ -46,6 +46,7 @@ static void exec_free(struct exec *e)
 	*e->link = e->next;
 	if (e->next != NULL)
 		e->next->link = e->link;
+	exec_record_free(e);
 	collector_free(e->out);
 	collector_free(e->err);
 	for (size_t i = 0; e->outputs != NULL && i < e->n_commands; i++) {
@@ -182,6 +183,12 @@ static void exec_ended(struct exec *e)
 	container_release(e->hold);
 	e->hold = NULL;
 	e->command = NULL;
+	if (!exec_record_settle(e))
+		exec_on_settled(e);
+}
+
+void exec_on_settled(struct exec *e)
+{
 	exec_on_done(e);
 	if (e->rings) {
 		expire_in(e, EXEC_KEEP_MS);
@@ -316,6 +323,7 @@ static void on_end(
 		error_set(&e->failed, ERR_UNAVAILABLE, "The sandbox ended while the command ran.");
 		str_copy(e->failed.type, sizeof(e->failed.type), str_of(err->type));
 	}
+	exec_record_command_ended(e);
 	exec_on_command_done(e);
 	if (e->done)
 		return; /* the client went while it was told */
@@ -349,9 +357,12 @@ static void exec_next(struct exec *e)
 	e->err = collector_new(chars < e->output_chars ? chars : e->output_chars);
 	e->streamed[0] = e->streamed[1] = 0;
 	e->command = container_run(e->hold, &o, &h, &e->failed);
-	if (e->command == NULL)
+	if (e->command == NULL) {
 		exec_ended(e);
-	else if (e->stream && e->x != NULL && http_above_high_water(e->x))
+		return;
+	}
+	exec_record_command(e);
+	if (e->stream && e->x != NULL && http_above_high_water(e->x))
 		command_pause(e->command, true);
 }
 
@@ -362,6 +373,15 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 	if (err != NULL) {
 		e->hold = NULL;
 		e->failed = *err;
+		exec_ended(e);
+		return;
+	}
+	exec_record_open(e);
+}
+
+void exec_on_opened(struct exec *e)
+{
+	if (e->failed.code != 0) {
 		exec_ended(e);
 		return;
 	}

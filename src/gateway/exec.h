@@ -3,6 +3,7 @@
  *
  *     exec.c         an exec's life: claim, commands in order, output to whoever listens, end
  *     exec_http.c    POST, GET and DELETE …/exec
+ *     exec_record.c  its record, ledger row and price
  *     exec_answer.c  the answers, written as their clients take them
  *
  * An exec that is streamed or detached is never cut: what it prints goes to the client, and the
@@ -15,6 +16,7 @@
 #include "gateway/internal.h"
 #include "gateway/ring.h"
 #include "json/json.h"
+#include "record/record.h"
 #include "tool/tool.h"
 
 #define EXEC_KEEP_MS  600000 /* how long an ended exec can still be asked for */
@@ -61,8 +63,12 @@ struct exec {
 	uint32_t output_left;
 	struct command_output *outputs; /* texts malloc'ed */
 	bool done, killed;
-	bool saving;         /* all has run, and its files are being saved */
-	struct error failed; /* code set: the sandbox could not be had, or ended */
+	struct record *record; /* NULL: handed over */
+	bool recording;        /* its row is being made */
+	bool started_container;
+	uint64_t run_mono_ms; /* when the sandbox began to cost; 0: it did not */
+	bool saving;          /* all has run, and its files are being saved */
+	struct error failed;  /* code set: the sandbox could not be had, or ended */
 	struct event *keepalive, *expire;
 };
 
@@ -85,6 +91,20 @@ void exec_on_command_done(struct exec *e);
 void exec_on_done(struct exec *e);
 void exec_on_rings(struct exec *e); /* there is more for those who wait */
 void exec_base64_write(struct json_writer *w, const char *key, struct str s);
+
+/* exec_record.c */
+void exec_record_begin(struct exec *e, const struct request *r); /* it has its id */
+void exec_record_open(struct exec *e); /* it has its container; exec_on_opened() follows */
+void exec_record_command(struct exec *e);
+void exec_record_command_ended(struct exec *e);
+/* It has ended; exec_on_settled() follows, unless it is destroyed before. False: not recorded. */
+bool exec_record_settle(struct exec *e);
+void exec_record_free(struct exec *e); /* settles what was not */
+void exec_record_beat_all(struct gateway *g);
+
+/* exec.c */
+void exec_on_opened(struct exec *e); /* failed may be set: the row could not be made */
+void exec_on_settled(struct exec *e);
 
 /* exec_answer.c: each answers x, which has no other owner from then on. */
 void exec_answer_status(

@@ -454,6 +454,7 @@ static void exec_create_from(struct request *r, struct fields *f)
 		return;
 	}
 	e->rings = e->detach || named;
+	exec_record_begin(e, r);
 	if (!e->detach)
 		attach(e, r->x);
 	exec_begin(e);

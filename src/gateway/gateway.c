@@ -11,6 +11,7 @@
 #include "gateway/guardrails.h"
 #include "gateway/lists.h"
 #include "gateway/idempotency.h"
+#include "gateway/ledger.h"
 #include "gateway/network.h"
 #include "gateway/saving.h"
 
@@ -139,6 +140,8 @@ static int start_store(struct gateway *g, struct error *err)
 		r = store_open(&so, &g->reader, err);
 	if (r == 0)
 		r = idempotency_recover(g, err);
+	if (r == 0)
+		r = ledger_recover(g, err);
 	return r < 0 ? error_prefix(err, "store") : 0;
 }
 
@@ -212,6 +215,9 @@ static int gateway_start(struct gateway *g, struct error *err)
 		if (g->saving == NULL)
 			return -ERR_IO;
 	}
+	g->ledger = ledger_new(g, err);
+	if (g->ledger == NULL)
+		return -ERR_NOMEM;
 	g->keeper = keeper_start(g, err);
 	if (g->keeper == NULL)
 		return -ERR_NOMEM;
@@ -231,7 +237,9 @@ static void gateway_stop(struct gateway *g)
 	lists_stop(g->lists);
 	http_client_free(g->client);
 	pool_free(g->pool);
+	ledger_stop(g->ledger);
 	turns_free_all(g);
+	g->ledger = ledger_free(g->ledger);
 	g->lists = lists_free(g->lists);
 	g->network = network_free(g->network);
 	keeper_free(g->keeper);

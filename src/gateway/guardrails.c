@@ -598,6 +598,11 @@ bool guardrails_blocked(const struct guardrails_report *r)
 	return r->scan.action == GUARD_BLOCK;
 }
 
+bool guardrails_redacted(const struct guardrails_report *r)
+{
+	return r->scan.action == GUARD_REDACT;
+}
+
 static bool is_injection(const struct guard_hit *h)
 {
 	return str_is(h->rule, "regex-prompt-injection");

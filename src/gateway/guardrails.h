@@ -62,6 +62,8 @@ void guardrails_record(const struct guardrails_report *r, struct record *to);
  * something was found; else NULL. */
 char *guardrails_metadata(const struct guardrails_report *r);
 
+/* Did a rule change the body, and none block? */
+bool guardrails_redacted(const struct guardrails_report *r);
 /* Did a rule block? Then the envelope of the answer, in the shape of who asks, is this one. */
 bool guardrails_blocked(const struct guardrails_report *r);
 void guardrails_error_body(const struct guardrails_report *r, enum dialect asks, bool under_v1,

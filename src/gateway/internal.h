@@ -14,6 +14,7 @@
  *     keeper.c    what time makes due           saving.c    homes that are saved elsewhere
  *     network.c   policies shown, records of egress
  *     guardrails.c what requests are scanned for, before all else
+ *     recording.c, ledger.c  what happened, and its price
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
 #define BRIG_GATEWAY_INTERNAL_H
@@ -44,6 +45,7 @@ struct exec;
 struct turn_sink;
 struct websocket;
 struct guardrails;
+struct ledger;
 
 struct gateway {
 	const struct gateway_options *options;
@@ -65,6 +67,7 @@ struct gateway {
 	struct lists *lists;   /* of models, as providers tell them */
 	struct shared *shared; /* with the other gateways of this node */
 	struct keeper *keeper;
+	struct ledger *ledger;
 	struct network *network;
 	struct saving *saving; /* NULL: homes are saved where they are */
 	struct event *term, *term2, *grace, *drain_poll;
@@ -196,6 +199,12 @@ void responses_state_http_get(struct request *r);
 void responses_state_http_delete(struct request *r);
 void responses_state_http_cancel(struct request *r);
 void responses_state_http_items(struct request *r);
+void generations_get(struct request *r);
+void generations_content(struct request *r);
+void generations_forget(struct request *r);
+void generations_runs(struct request *r);
+void generations_list(struct request *r);
+void generations_totals(struct request *r);
 void containers_create(struct request *r);
 void containers_list(struct request *r);
 void containers_get(struct request *r);

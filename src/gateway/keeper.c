@@ -28,6 +28,7 @@
 #define BATCH           64
 #define FORGET          1000
 #define RESPONSE_STEPS  16
+#define LEDGER_LOST_MS  15000 /* an open record without a heartbeat for so long */
 #define NETWORK_KEPT_MS (INT64_C(30) * 86400000) /* records of egress */
 /* Between looks for blobs that no document has; sooner while there are any. */
 #define COLLECT_MS 3600000
@@ -230,6 +231,9 @@ static void round_work(void *arg)
 	if (store_call_ids_expire(s, now, FORGET, &k->err) < 0)
 		return;
 	if (store_network_expire(s, now - NETWORK_KEPT_MS, FORGET, &k->err) < 0)
+		return;
+	if (store_records_recover(s, (struct str){NULL, 0}, now - LEDGER_LOST_MS, &k->err) < 0 ||
+	        store_records_expire(s, now - (int64_t)k->g->config->log_days * 86400000, FORGET, &k->err) < 0)
 		return;
 	if (expire_responses(s, now, &k->err) < 0 ||
 	        store_idempotency_expire(s, now, FORGET, &k->err) < 0)

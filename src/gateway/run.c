@@ -162,6 +162,7 @@ static void command_ended(struct turn_run *t, const struct command_end *end)
 	        .command = t->run.index,
 	        .output = &o};
 
+	recording_command_ended(t);
 	if (is_session(t))
 		session_ended(t);
 	collector_end(t->run.out, &out);
@@ -280,10 +281,12 @@ static void run_next(struct turn_run *t)
 	o.durable = t->g->config->container.durable_power;
 	t->run.stands = false;
 	t->run.command = container_run(t->run.hold, &o, &h, &e);
-	if (t->run.command == NULL)
+	if (t->run.command == NULL) {
 		run_finish(t, e.text);
-	else
+	} else {
+		recording_command(t);
 		run_apply_pause(t);
+	}
 }
 
 static void run_begin(struct turn_run *t)
@@ -301,6 +304,7 @@ static void run_begin(struct turn_run *t)
 	idempotency_ran(t->x);
 	run_files_begin(t);
 	turn_run_feed(t, &ev);
+	recording_run_started(t);
 	if (t->run.call != NULL && t->run.hold != NULL)
 		run_next(t);
 }
@@ -452,6 +456,7 @@ void run_start(struct turn_run *t, struct item *call, uint32_t output_bytes)
 {
 	t->run.call = call;
 	t->run.index = 0;
+	recording_run(t, call);
 	t->run.output_left = output_bytes;
 	if (t->run.session.state.max == 0)
 		bash_session_init(&t->run.session);

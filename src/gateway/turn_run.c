@@ -36,6 +36,7 @@ void turn_run_free(struct turn_run *t)
 	if (s != NULL)
 		t->request.api->close(s);
 	run_files_free(t);
+	recording_free(t);
 	responses_state_turn_free(t);
 	relay_run_free(t);
 	guardrails_report_clear(&t->guard);
@@ -425,6 +426,7 @@ static void emit(struct turn_run *t, const struct turn_output *o, const struct t
 {
 	if (o->type == OUT_TOOL_BEGIN || o->type == OUT_ITEM_END)
 		callids_keep(t, o->item);
+	recording_output(t, o);
 	if (o->type == OUT_END) {
 		t->ended = true;
 		t->failure = o->error;
@@ -490,7 +492,10 @@ static void perform(struct turn_run *t, const struct turn_effect *ef)
 		if (ef->output.type == OUT_END && responses_state_turn_hold(t, &ef->output))
 			break;
 		turn_totals(t->turn, clock_mono_ms(), &totals);
-		emit(t, &ef->output, &totals);
+		if (ef->output.type == OUT_END)
+			recording_hold(t, &ef->output, &totals);
+		else
+			emit(t, &ef->output, &totals);
 		break;
 	case EFFECT_ARM_TIMER:
 		arm_timer(t, ef->at_ms);
@@ -559,6 +564,12 @@ void turn_run_go_on(struct turn_run *t)
 }
 
 void turn_run_emit_end(
+        struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals)
+{
+	recording_hold(t, end, totals);
+}
+
+void turn_run_emit_settled(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals)
 {
 	emit(t, end, totals);

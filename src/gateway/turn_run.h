@@ -14,6 +14,7 @@
 #include "gateway/documents.h"
 #include "gateway/guardrails.h"
 #include "gateway/internal.h"
+#include "gateway/recording.h"
 #include "gateway/relay_run.h"
 #include "gateway/responses_state_turn.h"
 #include "tool/bash_session.h"
@@ -96,6 +97,7 @@ struct turn_run {
 	struct run run;
 	struct run_files files;
 	struct responses_state_turn state;
+	struct recording recording;
 	struct relay_run relay;
 	struct api_seal seal;  /* of compactions */
 	bool no_compact;       /* the target has no path of its own for them */
@@ -151,6 +153,10 @@ void turn_run_sink_end(struct turn_run *t, const struct error *refused);
 
 /* Emits the end, which responses_state_turn_hold() has held back, and goes on. */
 void turn_run_emit_end(
+        struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
+
+/* The same once the record is settled: only recording.c calls it. */
+void turn_run_emit_settled(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
 
 /* The head of an answer with this status; or all of one that says why the turn failed. */

@@ -22,6 +22,7 @@ static void refuse(struct turn_run *t, const struct error *e)
 	struct http_exchange *x = t->x;
 
 	t->done = true;
+	recording_refused(t, e);
 	if (x != NULL && t->sink != NULL) {
 		turn_run_sink_end(t, e);
 	} else if (x != NULL) {
@@ -105,6 +106,24 @@ static struct money price_so_far(void *ctx, const struct usage *u)
 	return money_add(input, output);
 }
 
+/* Its row is there: from here on it may cost something. */
+static void turn_opened(struct turn_run *t, const struct error *err)
+{
+	struct error e;
+
+	if (err == NULL && (t->x != NULL || t->request.background)) {
+		if (t->request.background)
+			responses_state_turn_background(t);
+		else
+			turn_run_feed_plain(t, TURN_START);
+		return;
+	}
+	if (err != NULL)
+		error_set(&e, ERR_UNAVAILABLE, "The request could not be written down: try later.");
+	t->turn = turn_free(t->turn);
+	refuse(t, err != NULL ? &e : NULL);
+}
+
 static void turn_begin(struct turn_run *t)
 {
 	struct turn_request *q = &t->request;
@@ -132,10 +151,7 @@ static void turn_begin(struct turn_run *t)
 		refuse(t, &e);
 		return;
 	}
-	if (q->background)
-		responses_state_turn_background(t);
-	else
-		turn_run_feed_plain(t, TURN_START);
+	recording_open(t, turn_opened);
 }
 
 void turn_run_background(struct turn_run *t, const struct error *e)
@@ -260,6 +276,7 @@ static void parse_work(void *arg)
 	struct turn_run *t = arg;
 	struct error e;
 
+	recording_body(t);
 	if ((t->websocket && responses_state_message(t->in.body, t->in.body_len, &e) < 0) ||
 	        responses_state_turn_expand(t, &e) < 0) {
 		t->job_error = error_copy(&e);
@@ -270,6 +287,8 @@ static void parse_work(void *arg)
 		t->job_error = error_copy(&e);
 		return;
 	}
+	if (guardrails_redacted(&t->guard))
+		recording_redacted(t);
 	if (t->api->parse(&t->in, str_of(t->seed), &t->request, &e) < 0)
 		t->job_error = error_copy(&e);
 	t->in.body = NULL; /* the api has it in every case */
@@ -375,6 +394,7 @@ void turns_handle(struct request *r, const struct api *api)
 		t->next->link = &t->next;
 	g->turns = t;
 	keep_head(t, r);
+	recording_begin(t, r);
 	t->in.body = request_take_body(r, &t->in.body_len);
 	if (t->sink != NULL) {
 		t->sink->turn = t;

@@ -140,6 +140,7 @@ static int on_event(void *ctx, const struct stream_event *ev)
 	struct turn_event te = {.type = TURN_STREAM, .stream = ev};
 	unsigned call = t->up.serial;
 
+	recording_stream(t, ev);
 	if (ev->type == STREAM_ERROR && !t->up.begun && !relay_run_vouches(t)) {
 		/* A 200 whose first word is an error: nothing was seen, so another target may help.
 		 */
@@ -167,6 +168,7 @@ static void upstream_fail(struct turn_run *t, const struct error *e)
 	const struct stream_event ev = {.type = STREAM_ERROR, .error = e};
 	struct turn_event te = {.type = TURN_STREAM, .stream = &ev};
 
+	recording_attempt_failed(t, e);
 	upstream_cancel(t);
 	turn_run_feed(t, &te);
 }
@@ -213,6 +215,7 @@ static void upstream_next(struct turn_run *t, enum attempt_failure how, const st
 	uint32_t jitter;
 	size_t next;
 
+	recording_attempt_failed(t, e);
 	id_random(&jitter, sizeof(jitter));
 	attempts_failed(&t->attempts, t->up.target, how, e, now, jitter);
 	upstream_cancel(t);
@@ -427,6 +430,7 @@ static void upstream_local(struct turn_run *t, const struct provider_call *pc)
 	struct error e;
 	int r;
 
+	recording_attempt(t);
 	t->may_answer = true;
 	r = pc->target->provider->local(pc, on_event, t, &e);
 	if (r < 0 && r != -ERR_CANCELED)
@@ -496,6 +500,7 @@ static void upstream_send(struct turn_run *t, struct provider_request *pr)
 
 	struct upstream_link *link = link_new(t);
 
+	recording_attempt(t);
 	h.ctx = link;
 	link->fetch = http_fetch_start(t->g->client, &o, &h, &e);
 	provider_request_free(pr);

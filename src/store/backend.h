@@ -82,6 +82,15 @@ struct store_backend {
 	int (*idempotency_recover)(struct store *s, struct str holder, struct error *err);
 	int (*idempotency_expire)(
 	        struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+	int (*records_write)(struct store *s, struct str holder, const struct store_record_op *ops, size_t n, struct error *err);
+	int (*record_get)(struct store *s, const struct store_scope *scope, struct str id, struct record **ret, struct error *err);
+	int (*record_list)(struct store *s, const struct store_scope *scope, const struct store_record_query *query, struct store_record_list *ret, struct error *err);
+	int (*record_totals)(struct store *s, const struct store_scope *scope, int64_t from_ms,
+        int64_t until_ms, uint32_t limit, struct store_record_total **ret, size_t *ret_n,
+        struct error *err);
+	int (*record_forget)(struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+	int (*records_recover)(struct store *s, struct str holder, int64_t before_ms, struct error *err);
+	int (*records_expire)(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
 };
 
 /* A backend's own struct begins with this. */

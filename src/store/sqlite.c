@@ -620,6 +620,8 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->responses[i]);
 	for (size_t i = 0; i < SQLITE_IDEMPOTENCY_STATEMENTS; i++)
 		sqlite3_finalize(q->idempotency[i]);
+	for (size_t i = 0; i < SQLITE_RECORD_STATEMENTS; i++)
+		sqlite3_finalize(q->records[i]);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
@@ -776,6 +778,13 @@ static const struct store_backend backend = {
         .idempotency_cut = sqlite_idempotency_cut,
         .idempotency_recover = sqlite_idempotency_recover,
         .idempotency_expire = sqlite_idempotency_expire,
+        .records_write = sqlite_records_write,
+        .record_get = sqlite_records_get,
+        .record_list = sqlite_records_list,
+        .record_totals = sqlite_records_totals,
+        .record_forget = sqlite_records_forget,
+        .records_recover = sqlite_records_recover,
+        .records_expire = sqlite_records_expire,
 };
 
 int sqlite_open(const struct store_options *o, struct store **ret, struct error *err)

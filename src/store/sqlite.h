@@ -16,6 +16,7 @@
 #define SQLITE_NETWORK_STATEMENTS     4
 #define SQLITE_RESPONSE_STATEMENTS    24
 #define SQLITE_IDEMPOTENCY_STATEMENTS 16
+#define SQLITE_RECORD_STATEMENTS      24
 
 struct sqlite {
 	struct store store;
@@ -26,6 +27,7 @@ struct sqlite {
 	sqlite3_stmt *network[SQLITE_NETWORK_STATEMENTS];         /* and sqlite_network.c */
 	sqlite3_stmt *responses[SQLITE_RESPONSE_STATEMENTS];      /* and sqlite_responses.c */
 	sqlite3_stmt *idempotency[SQLITE_IDEMPOTENCY_STATEMENTS]; /* and sqlite_idempotency.c */
+	sqlite3_stmt *records[SQLITE_RECORD_STATEMENTS];          /* and sqlite_records.c */
 };
 
 struct sqlite *sqlite_lock(struct store *s);
@@ -107,5 +109,17 @@ int sqlite_idempotency_cut(
         struct store *s, const struct store_scope *scope, const uint8_t key[32], struct error *err);
 int sqlite_idempotency_recover(struct store *s, struct str holder, struct error *err);
 int sqlite_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+
+/* ---- sqlite_records.c ---- */
+
+int sqlite_records_write(struct store *s, struct str holder, const struct store_record_op *ops, size_t n, struct error *err);
+int sqlite_records_get(struct store *s, const struct store_scope *scope, struct str id, struct record **ret, struct error *err);
+int sqlite_records_list(struct store *s, const struct store_scope *scope, const struct store_record_query *query, struct store_record_list *ret, struct error *err);
+int sqlite_records_totals(struct store *s, const struct store_scope *scope, int64_t from_ms,
+        int64_t until_ms, uint32_t limit, struct store_record_total **ret, size_t *ret_n,
+        struct error *err);
+int sqlite_records_forget(struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+int sqlite_records_recover(struct store *s, struct str holder, int64_t before_ms, struct error *err);
+int sqlite_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
 
 #endif

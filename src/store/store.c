@@ -2,11 +2,13 @@
 #include "store/backend.h"
 
 #include "base/utf8.h"
+#include "record/record.h"
 
 #include <stdlib.h>
 
 #define SCOPE_MAX       256
 #define LIMIT_MAX       1000
+#define STORE_RECORD_ID_MAX 63
 
 int store_open(const struct store_options *o, struct store **ret, struct error *err)
 {
@@ -452,4 +454,93 @@ int store_network_list(struct store *s, const struct store_scope *scope, struct 
 int store_network_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err)
 {
 	return s->backend->network_expire(s, before_ms, limit, err);
+}
+
+/* ---- records ---- */
+
+static int check_record_id(const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	return r < 0 ? r : check_text(id, STORE_RECORD_ID_MAX, "generation id", err);
+}
+
+int store_records_write(struct store *s, struct str holder, const struct store_record_op *ops,
+        size_t n, struct error *err)
+{
+	int r = check_text(holder, SCOPE_MAX, "holder", err);
+
+	return r < 0 ? r : s->backend->records_write(s, holder, ops, n, err);
+}
+
+int store_record_get(struct store *s, const struct store_scope *scope, struct str id,
+        struct record **ret, struct error *err)
+{
+	int r = check_record_id(scope, id, err);
+
+	return r < 0 ? r : s->backend->record_get(s, scope, id, ret, err);
+}
+
+int store_record_list(struct store *s, const struct store_scope *scope,
+        const struct store_record_query *q, struct store_record_list *ret, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	if (r < 0)
+		return r;
+	if (q->limit < 1 || q->limit > LIMIT_MAX)
+		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
+	return s->backend->record_list(s, scope, q, ret, err);
+}
+
+void store_record_list_clear(struct store_record_list *l)
+{
+	if (!l)
+		return;
+	for (size_t i = 0; i < l->n; i++)
+		record_free(l->rows[i]);
+	free(l->rows);
+	*l = (struct store_record_list){0};
+}
+
+int store_record_totals(struct store *s, const struct store_scope *scope, int64_t from_ms,
+        int64_t until_ms, uint32_t limit, struct store_record_total **ret, size_t *ret_n,
+        struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	if (r < 0)
+		return r;
+	if (limit < 1 || limit > 10 * LIMIT_MAX)
+		return error_param(
+		        err, ERR_INVALID, "limit", "limit must be 1 to %d", 10 * LIMIT_MAX);
+	return s->backend->record_totals(s, scope, from_ms, until_ms, limit, ret, ret_n, err);
+}
+
+struct store_record_total *store_record_totals_free(struct store_record_total *totals, size_t n)
+{
+	for (size_t i = 0; totals && i < n; i++) {
+		free(totals[i].model);
+		free(totals[i].key_hash);
+	}
+	free(totals);
+	return NULL;
+}
+
+int store_record_forget(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = check_record_id(scope, id, err);
+
+	return r < 0 ? r : s->backend->record_forget(s, scope, id, err);
+}
+
+int store_records_recover(struct store *s, struct str holder, int64_t before_ms, struct error *err)
+{
+	return s->backend->records_recover(s, holder, before_ms, err);
+}
+
+int store_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err)
+{
+	return s->backend->records_expire(s, before_ms, limit, err);
 }

@@ -328,6 +328,67 @@ int store_idempotency_recover(struct store *s, struct str holder, struct error *
 /* For the keeper: removes at most `limit` whose time is over. How many. */
 int store_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 
+/* ---- records: what happened in each request, and what it cost ---- */
+
+struct record; /* record/record.h */
+
+enum store_record_what {
+	STORE_RECORD_OPEN,   /* makes the row, before anything that costs */
+	STORE_RECORD_BEAT,   /* it is under way: sets heartbeat, tokens, sandbox time and costs so far */
+	STORE_RECORD_SETTLE, /* all of it, whether there is a row or not */
+};
+struct store_record_op {
+	enum store_record_what what;
+	const struct record *record; /* its account, workspace and id say which row */
+};
+/* All of them in one transaction, or none. holder: the gateway, as for claims. */
+int store_records_write(struct store *s, struct str holder, const struct store_record_op *ops,
+        size_t n, struct error *err);
+/* 0 or -ERR_NOT_FOUND. With attempts, runs and hits; *ret is the caller's. */
+int store_record_get(struct store *s, const struct store_scope *scope, struct str id,
+        struct record **ret, struct error *err);
+
+struct store_record_query {
+	struct str after;                                         /* id of the last one seen */
+	struct str model, provider, key_hash, session, container; /* {NULL,0}: all */
+	struct str text;           /* occurs in the content of request, answer or commands */
+	int64_t from_ms, until_ms; /* of the beginning: [from, until); until 0: no end */
+	int status;                /* 0: all; 4 and 5: all of 4xx, 5xx; else this one */
+	uint32_t limit;            /* 1 … 1000 */
+};
+struct store_record_list {
+	struct record **rows; /* newest first, without attempts, runs, hits and content */
+	size_t n;
+	bool has_more;
+};
+/* An unknown `after` is -ERR_INVALID with param "after". */
+int store_record_list(struct store *s, const struct store_scope *scope,
+        const struct store_record_query *q, struct store_record_list *ret, struct error *err);
+void store_record_list_clear(struct store_record_list *l);
+/* What the requests of one day, model and key came to. */
+struct store_record_total {
+	int64_t day_ms; /* its beginning, UTC */
+	char *model, *key_hash; /* malloc'ed, or NULL */
+	uint64_t requests, sandbox_ms, input, output; /* tokens */
+	int64_t total_cost, sandbox_cost; /* 10^-12 dollars */
+};
+/* Of those that began in [from, until), by day, model and key; at most `limit` (1 … 10,000). */
+int store_record_totals(struct store *s, const struct store_scope *scope, int64_t from_ms,
+        int64_t until_ms, uint32_t limit, struct store_record_total **ret, size_t *ret_n,
+        struct error *err);
+struct store_record_total *store_record_totals_free(
+        struct store_record_total *totals, size_t n); /* returns NULL */
+/* Removes the content of one, nothing else. 0 or -ERR_NOT_FOUND. */
+int store_record_forget(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+/*
+ * Settles open rows at their last heartbeat, marked: those of a gateway that has gone (holder), or,
+ * holder {NULL,0}, all whose heartbeat was before before_ms. Returns how many.
+ */
+int store_records_recover(struct store *s, struct str holder, int64_t before_ms, struct error *err);
+/* For the keeper: removes at most `limit` that began before before_ms and are not open. How many. */
+int store_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
+
 /* ---- the node's keeper ---- */
 
 /*

@@ -88,6 +88,27 @@ def test_block(server, upstream, spoken, served, stream):
     assert answer.headers["x-should-retry"] == "false"
 
 
+@pytest.mark.parametrize("spoken", list(SPOKEN))
+def test_what_was_found_is_on_record(server, upstream, spoken):
+    """What was blocked is kept as it was asked, what was redacted as the provider got it."""
+    model = upstream.says("chat", Say("said"))
+    rows = []
+    for said in (ATTACK, "It is SECRET44."):
+        answer = send(server.client(), spoken, model, said)
+        path = "/generation?id=" + answer.headers["x-generation-id"]
+        brigtest.wait_for(lambda: server.client().get(path).status == 200)  # a refusal is written after it is told
+        rows.append(server.client().get(path).json["data"])
+    blocked, redacted = rows
+    assert blocked["status"] == 403 and blocked["total_cost"] == 0 and not blocked["provider_responses"]
+    (hit,) = blocked["guardrail_hits"]
+    assert (hit["guardrail"], hit["action"]) == ("strict", "block") and "ignore all previous" in hit["matched"]
+    (hit,) = redacted["guardrail_hits"]
+    assert (hit["guardrail"], hit["action"], hit["matched"]) == ("strict", "redact", "SECRET44")
+    kept = [server.client().get("/generation/content?id=" + row["id"]).json["data"] for row in rows]
+    assert ATTACK in json.dumps(kept[0])
+    assert "[GONE]" in json.dumps(kept[1]) and "SECRET44" not in json.dumps(kept[1])
+
+
 @pytest.mark.parametrize("spoken", ["responses", "chat"])
 def test_block_in_openrouters_words(server, upstream, spoken):
     model = upstream.says("chat", Say("never said"))
