@@ -234,7 +234,7 @@ static int read_key(struct loader *l, const struct yaml_node *n, size_t i)
 	        {"account", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_account},
 	        {"workspace", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_workspace},
 	        {"egress_allow", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_key_allow},
-	        {"admin", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
+	        {"admin", FIELD_BOOL, offsetof(struct config_key, admin), 0, 0, "off", NULL, NULL},
 	};
 	struct config_key *k = &l->c->keys[i];
 	size_t j;

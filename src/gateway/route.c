@@ -28,6 +28,7 @@ struct route_entry {
 	 * is.
 	 */
 	bool (*begin)(struct request *r, size_t *max_body);
+	bool admin; /* for admin keys only */
 };
 
 static void responses_count(struct request *r)
@@ -91,66 +92,67 @@ static void chat_create(struct request *r)
 
 /* Below /api/v1 and /v1. */
 static const struct route_entry routes[] = {
-        {"POST", "/responses", responses_create, 0, NULL},
-        {"POST", "/responses/input_tokens", responses_count, 0, NULL},
-        {"GET", "/responses", websocket_open, NO_BODY, NULL},
-        {"POST", "/responses/compact", responses_compact, 0, NULL},
-        {"GET", "/responses/{}", responses_state_http_get, NO_BODY, NULL},
-        {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL},
-        {"POST", "/responses/{}/cancel", responses_state_http_cancel, NO_BODY, NULL},
-        {"GET", "/responses/{}/input_items", responses_state_http_items, NO_BODY, NULL},
-        {"POST", "/messages", messages_create, 0, NULL},
-        {"POST", "/messages/count_tokens", messages_count, 0, NULL},
-        {"POST", "/chat/completions", chat_create, 0, NULL},
-        {"GET", "/models", models_list, NO_BODY, NULL},
-        {"GET", "/models/{*}", models_get, NO_BODY, NULL},
-        {"POST", "/models/{*}:generateContent", gemini_generate, 0, NULL},
-        {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL},
-        {"POST", "/models/{*}:countTokens", gemini_count, 0, NULL},
-        {"POST", "/models/{*}", gemini_no_method, NO_BODY, NULL},
-        {"GET", "/tools", tools_list, NO_BODY, NULL},
-        {"GET", "/tools/{*}", tools_get, NO_BODY, NULL},
-        {"GET", "/generation", generations_get, NO_BODY, NULL},
-        {"GET", "/generation/content", generations_content, NO_BODY, NULL},
-        {"DELETE", "/generation/content", generations_forget, NO_BODY, NULL},
-        {"GET", "/generations", generations_list, NO_BODY, NULL},
-        {"GET", "/generations/totals", generations_totals, NO_BODY, NULL},
-        {"GET", "/generations/{}/tool_runs", generations_runs, NO_BODY, NULL},
-        {"POST", "/containers", containers_create, 2u << 20, NULL},
-        {"GET", "/containers", containers_list, NO_BODY, NULL},
-        {"GET", "/containers/{}", containers_get, NO_BODY, NULL},
-        {"DELETE", "/containers/{}", containers_delete, NO_BODY, NULL},
-        {"GET", "/containers/{}/files", container_files_list, NO_BODY, NULL},
-        {"POST", "/containers/{}/files", container_files_attach, 65536, container_files_create},
-        {"GET", "/containers/{}/files/{}", container_files_get, NO_BODY, NULL},
-        {"DELETE", "/containers/{}/files/{}", container_files_delete, NO_BODY, NULL},
-        {"GET", "/containers/{}/files/{}/content", container_files_content, NO_BODY, NULL},
-        {"POST", "/containers/{}/files/{}/promote", container_files_promote, NO_BODY, NULL},
-        {"GET", "/containers/{}/network", network_list, NO_BODY, NULL},
-        {"POST", "/containers/{}/exec", exec_create, 16u << 20, NULL},
-        {"GET", "/containers/{}/exec/{}", exec_get, NO_BODY, NULL},
-        {"DELETE", "/containers/{}/exec/{}", exec_kill, NO_BODY, NULL},
-        {"POST", "/files", NULL, 0, documents_upload},
-        {"GET", "/files", documents_list, NO_BODY, NULL},
-        {"GET", "/files/{}", documents_get, NO_BODY, NULL},
-        {"DELETE", "/files/{}", documents_delete, NO_BODY, NULL},
-        {"GET", "/files/{}/content", documents_content, NO_BODY, NULL},
-        {NULL, NULL, NULL, 0, NULL},
+        {"POST", "/responses", responses_create, 0, NULL, false},
+        {"POST", "/responses/input_tokens", responses_count, 0, NULL, false},
+        {"GET", "/responses", websocket_open, NO_BODY, NULL, false},
+        {"POST", "/responses/compact", responses_compact, 0, NULL, false},
+        {"GET", "/responses/{}", responses_state_http_get, NO_BODY, NULL, false},
+        {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL, false},
+        {"POST", "/responses/{}/cancel", responses_state_http_cancel, NO_BODY, NULL, false},
+        {"GET", "/responses/{}/input_items", responses_state_http_items, NO_BODY, NULL, false},
+        {"POST", "/messages", messages_create, 0, NULL, false},
+        {"POST", "/messages/count_tokens", messages_count, 0, NULL, false},
+        {"POST", "/chat/completions", chat_create, 0, NULL, false},
+        {"GET", "/models", models_list, NO_BODY, NULL, false},
+        {"GET", "/models/{*}", models_get, NO_BODY, NULL, false},
+        {"POST", "/models/{*}:generateContent", gemini_generate, 0, NULL, false},
+        {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL, false},
+        {"POST", "/models/{*}:countTokens", gemini_count, 0, NULL, false},
+        {"POST", "/models/{*}", gemini_no_method, NO_BODY, NULL, false},
+        {"GET", "/tools", tools_list, NO_BODY, NULL, false},
+        {"GET", "/tools/{*}", tools_get, NO_BODY, NULL, false},
+        {"GET", "/generation", generations_get, NO_BODY, NULL, false},
+        {"GET", "/generation/content", generations_content, NO_BODY, NULL, false},
+        {"DELETE", "/generation/content", generations_forget, NO_BODY, NULL, false},
+        {"GET", "/generations", generations_list, NO_BODY, NULL, false},
+        {"GET", "/generations/totals", generations_totals, NO_BODY, NULL, false},
+        {"GET", "/generations/{}/tool_runs", generations_runs, NO_BODY, NULL, false},
+        {"POST", "/containers", containers_create, 2u << 20, NULL, false},
+        {"GET", "/containers", containers_list, NO_BODY, NULL, false},
+        {"GET", "/containers/{}", containers_get, NO_BODY, NULL, false},
+        {"DELETE", "/containers/{}", containers_delete, NO_BODY, NULL, false},
+        {"GET", "/containers/{}/files", container_files_list, NO_BODY, NULL, false},
+        {"POST", "/containers/{}/files", container_files_attach, 65536, container_files_create,
+                false},
+        {"GET", "/containers/{}/files/{}", container_files_get, NO_BODY, NULL, false},
+        {"DELETE", "/containers/{}/files/{}", container_files_delete, NO_BODY, NULL, false},
+        {"GET", "/containers/{}/files/{}/content", container_files_content, NO_BODY, NULL, false},
+        {"POST", "/containers/{}/files/{}/promote", container_files_promote, NO_BODY, NULL, false},
+        {"GET", "/containers/{}/network", network_list, NO_BODY, NULL, false},
+        {"POST", "/containers/{}/exec", exec_create, 16u << 20, NULL, false},
+        {"GET", "/containers/{}/exec/{}", exec_get, NO_BODY, NULL, false},
+        {"DELETE", "/containers/{}/exec/{}", exec_kill, NO_BODY, NULL, false},
+        {"POST", "/files", NULL, 0, documents_upload, false},
+        {"GET", "/files", documents_list, NO_BODY, NULL, false},
+        {"GET", "/files/{}", documents_get, NO_BODY, NULL, false},
+        {"DELETE", "/files/{}", documents_delete, NO_BODY, NULL, false},
+        {"GET", "/files/{}/content", documents_content, NO_BODY, NULL, false},
+        {NULL, NULL, NULL, 0, NULL, false},
 };
 
 /* Below /v1beta and /v1alpha. Google's newer SDKs say v1, so its methods stand above too. */
 static const struct route_entry google_routes[] = {
-        {"GET", "/models", models_list, NO_BODY, NULL},
-        {"GET", "/models/{*}", models_get, NO_BODY, NULL},
-        {"POST", "/models/{*}:generateContent", gemini_generate, 0, NULL},
-        {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL},
-        {"POST", "/models/{*}:countTokens", gemini_count, 0, NULL},
-        {"POST", "/models/{*}", gemini_no_method, NO_BODY, NULL},
+        {"GET", "/models", models_list, NO_BODY, NULL, false},
+        {"GET", "/models/{*}", models_get, NO_BODY, NULL, false},
+        {"POST", "/models/{*}:generateContent", gemini_generate, 0, NULL, false},
+        {"POST", "/models/{*}:streamGenerateContent", gemini_stream, 0, NULL, false},
+        {"POST", "/models/{*}:countTokens", gemini_count, 0, NULL, false},
+        {"POST", "/models/{*}", gemini_no_method, NO_BODY, NULL, false},
         /* The AI SDK leaves models/ out where a model's name has a slash. */
-        {"POST", "/{*}:generateContent", gemini_generate, 0, NULL},
-        {"POST", "/{*}:streamGenerateContent", gemini_stream, 0, NULL},
-        {"POST", "/{*}:countTokens", gemini_count, 0, NULL},
-        {NULL, NULL, NULL, 0, NULL},
+        {"POST", "/{*}:generateContent", gemini_generate, 0, NULL, false},
+        {"POST", "/{*}:streamGenerateContent", gemini_stream, 0, NULL, false},
+        {"POST", "/{*}:countTokens", gemini_count, 0, NULL, false},
+        {NULL, NULL, NULL, 0, NULL, false},
 };
 
 #define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:"
@@ -346,6 +348,11 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 		        "configuration has one in the file `key` of its data folder.");
 		str_copy(e.type, sizeof(e.type), STR("invalid_api_key"));
 		http_response_header(x, "WWW-Authenticate", "Bearer");
+		respond_error(x, under_v1, &e);
+		return 0;
+	}
+	if (route->admin && !r.key->admin) {
+		error_set(&e, ERR_PERMISSION, "This needs an admin key.");
 		respond_error(x, under_v1, &e);
 		return 0;
 	}
