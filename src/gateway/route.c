@@ -13,6 +13,7 @@
 #include "gateway/idempotency.h"
 #include "gateway/upload.h"
 #include "json/json.h"
+#include "web/web.h"
 
 #include <stdlib.h>
 
@@ -323,6 +324,8 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 		respond_health(g, x, str_is(path, "/readyz"));
 		return 0;
 	}
+	if (web_respond(x))
+		return 0;
 	route = route_find(x, params, &other);
 	if (route == NULL && !other) {
 		error_set(&e, ERR_NOT_FOUND,
