@@ -100,6 +100,7 @@ enum job_op {
 	JOB_NETWORK,
 	JOB_LIST,
 	JOB_GET,
+	JOB_SLEEP,
 	JOB_DELETE,
 	JOB_DELETE_HOME, /* there is no row, and yet files */
 	JOB_DELETED,
@@ -255,6 +256,7 @@ static void job_work(void *arg)
 		j->result = store_container_list(j->g->store, &scope, &j->query, &j->list, &j->err);
 		break;
 	case JOB_GET:
+	case JOB_SLEEP:
 		j->result = store_container_get(j->g->store, &scope, id, &j->row, &j->err);
 		break;
 	case JOB_DELETE:
@@ -360,6 +362,28 @@ static void order_keep(struct job *j, const uint8_t key[SUP_KEY_LEN])
 	int64_t keep = j->row.keep_until_ms - clock_wall_ms();
 
 	container_order_keep(j->g->containers, key, keep > 0 ? (uint64_t)keep : 0, on_kept, j);
+}
+
+/* One that was not live sleeps already. */
+static void on_slept(void *ctx, const struct container_status *s, const struct error *err)
+{
+	struct job *j = ctx;
+	uint8_t key[SUP_KEY_LEN];
+	struct error e;
+
+	if (err != NULL && err->code == ERR_CONFLICT) {
+		error_set(&e, ERR_CONFLICT,
+		        "The container is in use: it can be put to sleep once its commands have "
+		        "ended.");
+		job_fail(j, &e);
+		return;
+	}
+	if (err != NULL) {
+		job_fail(j, err);
+		return;
+	}
+	key_of(j, j->row.id, key);
+	container_ask_status(j->g->containers, key, on_status, j);
 }
 
 static void job_done(void *arg);
@@ -476,8 +500,7 @@ static void on_network_status(void *ctx, const struct container_status *s, const
  * A use that was under way when the container was deleted made it anew, and its row comes only with
  * the end of that use: what it left is deleted all the same.
  */
-static void on_rowless_status(
-        void *ctx, const struct container_status *s, const struct error *err)
+static void on_rowless_status(void *ctx, const struct container_status *s, const struct error *err)
 {
 	struct job *j = ctx;
 
@@ -520,6 +543,9 @@ static void job_done(void *arg)
 		break;
 	case JOB_GET:
 		container_ask_status(j->g->containers, key, on_status, j);
+		break;
+	case JOB_SLEEP:
+		container_order_sleep(j->g->containers, key, on_slept, j);
 		break;
 	case JOB_LIST:
 		list_ask_all(j);
@@ -809,6 +835,11 @@ static void job_by_id(struct request *r, enum job_op op)
 void containers_get(struct request *r)
 {
 	job_by_id(r, JOB_GET);
+}
+
+void containers_sleep(struct request *r)
+{
+	job_by_id(r, JOB_SLEEP);
 }
 
 void containers_delete(struct request *r)

@@ -209,6 +209,7 @@ void containers_create(struct request *r);
 void containers_list(struct request *r);
 void containers_get(struct request *r);
 void containers_delete(struct request *r);
+void containers_sleep(struct request *r);
 void container_files_list(struct request *r);
 bool container_files_create(struct request *r, size_t *max_body); /* a route's begin() */
 void container_files_attach(struct request *r);

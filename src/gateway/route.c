@@ -122,6 +122,7 @@ static const struct route_entry routes[] = {
         {"GET", "/containers", containers_list, NO_BODY, NULL, false},
         {"GET", "/containers/{}", containers_get, NO_BODY, NULL, false},
         {"DELETE", "/containers/{}", containers_delete, NO_BODY, NULL, false},
+        {"POST", "/containers/{}/sleep", containers_sleep, NO_BODY, NULL, false},
         {"GET", "/containers/{}/files", container_files_list, NO_BODY, NULL, false},
         {"POST", "/containers/{}/files", container_files_attach, 65536, container_files_create,
                 false},

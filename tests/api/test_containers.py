@@ -90,6 +90,28 @@ def test_delete_ends_what_runs(server, client):
     stream.close()
 
 
+def test_sleep_ends_what_is_left_running_and_keeps_files(server, client):
+    name = fresh()
+    client.run(name, "echo kept > f; nohup sleep 95002 >/dev/null 2>&1 &")
+    wait_for(lambda: server.guests("sleep 95002"))
+    asleep = client.post("/containers/%s/sleep" % name)
+    assert asleep.status == 200 and asleep.json["id"] == name and asleep.json["status"] == "asleep", asleep
+    wait_for(lambda: not server.guests("sleep 95002"))
+    assert client.post("/containers/%s/sleep" % name).json["status"] == "asleep"
+    assert client.run(name, "cat f")["stdout"] == "kept\n"
+    assert client.post("/containers/%s/sleep" % fresh()).status == 404
+
+
+def test_a_container_in_use_is_not_put_to_sleep(server, client):
+    name = fresh()
+    stream = client.open_stream("/containers/%s/exec" % name, {"commands": ["sleep 95003"]})
+    wait_for(lambda: server.guests("sleep 95003"))
+    refused = client.post("/containers/%s/sleep" % name)
+    assert refused.status == 409 and "in use" in refused.json["error"]["message"], refused
+    assert server.guests("sleep 95003")
+    stream.close()
+
+
 def test_a_container_keeps_its_environment_and_limits(client):
     name = fresh()
     client.post("/containers", {"name": name, "env": {"GREETING": "hello w\u00f6rld", "B": ""}, "cpus": 0.5})
