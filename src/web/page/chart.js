@@ -2,9 +2,9 @@
 import { h, svg } from "./dom.js";
 import { day } from "./format.js";
 
-const WIDTH = 640;
-const HEIGHT = 200;
-const LEFT = 58;
+const WIDTH = 540;
+const HEIGHT = 190;
+const LEFT = 56;
 const BOTTOM = 20;
 
 /* A round number that is not less. */
@@ -39,7 +39,7 @@ export function bars(title, days, series, unit) {
         svg("title", {}, `${day(date)}, ${s.name}: ${unit(v)}`)));
       base += v;
     });
-    if ((days.length - 1 - i) % every === 0) parts.push(svg("text", { x: x + wide / 2, y: HEIGHT - 4, "text-anchor": "middle" }, day(date)));
+    if ((days.length - 1 - i) % every === 0) parts.push(svg("text", { x: i === days.length - 1 && every > 1 ? WIDTH : x + wide / 2, y: HEIGHT - 4, "text-anchor": i === days.length - 1 && every > 1 ? "end" : "middle" }, day(date)));
   });
   return svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title} by day; the numbers are in the table` }, parts);
 }

@@ -9,7 +9,7 @@ const PAGE = 200;
 const VIEW_MOST = 1 << 20;
 const PICTURES = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp" };
 
-const FILES = [{ head: "Path", class: "path", heads: true }, { head: "Size", numeric: true }, { head: "Changed", class: "nowrap" }, { head: "", class: "nowrap" }];
+const FILES = [{ head: "Path", class: "path", heads: true }, { head: "Size", numeric: true }, { head: "Changed", class: "nowrap" }, { head: "Actions", class: "act" }];
 const NETWORK = [
   { head: "Time", class: "nowrap" }, { head: "Verdict" }, { head: "Name", class: "path" }, { head: "Address" }, { head: "Port", numeric: true },
   { head: "In", numeric: true }, { head: "Out", numeric: true }, { head: "Why" },
@@ -157,7 +157,7 @@ async function networkSection(id, signal) {
 export async function containerView({ place, id, setTitle, signal }) {
   const where = `containers/${encodeURIComponent(id)}`;
   setTitle(id);
-  place.querySelector("h1").before(h("p", {}, h("a", { href: "#/containers" }, "Containers")));
+  place.querySelector("h1").before(h("p", { class: "crumb" }, h("a", { href: "#/containers" }, "Containers")));
   const facts = h("dl", { class: "facts" });
   const said = h("p", { role: "status" });
 

@@ -76,7 +76,8 @@ export function choice(options, value, onChange) {
  * Cells are texts or elements.
  */
 export function table(caption, columns, { shown = false } = {}) {
-  const head = h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.numeric ? "num" : c.class, title: c.title }, c.head)));
+  const head = h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.numeric ? "num" : c.class, title: c.title },
+    c.class === "act" ? h("span", { class: "unseen" }, c.head) : c.head)));
   const body = h("tbody", {});
   const element = h("table", {}, h("caption", { class: shown ? "" : "unseen" }, caption), h("thead", {}, head), body);
   return { element: h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" }, element), body, table: element, columns };
@@ -109,14 +110,12 @@ export function confirm(question, detail, action) {
 
 /** A notice in place of what could not be shown. */
 export function problem(error, what = "This") {
-  const words = {
-    403: `This key may not see it: it is for admin keys only.`,
-    404: `The server does not have it.`,
-  };
   const title = error.status === 403 ? `${what}: not for this key (403)`
     : error.status === 404 ? `${what}: not there (404)`
     : error.status ? `${what}: the server answered ${error.status}` : `${what}: could not be shown`;
-  return h("div", { class: "notice", role: "alert" }, h("strong", {}, title), h("p", {}, error.message || words[error.status]));
+  // What the server says of an address that it does not know at all is meant for who wrote the address.
+  const unknown = error.status === 404 && error.message.startsWith("There is nothing at this path");
+  return h("div", { class: "notice", role: "alert" }, h("strong", {}, title), h("p", {}, unknown ? "This server does not offer it." : error.message));
 }
 
 export function empty(message) {

@@ -14,11 +14,20 @@ export function money(n) {
   return `$${whole.format(left)}.${right.padEnd(4, "0")}`;
 }
 
+/** The same in a column: six digits, and the exact sum to whoever points at it. */
+export function moneyCell(n) {
+  if (n === null || n === undefined) return "–";
+  if (n === 0) return h("span", { class: "dim" }, "0");
+  const text = n < 0.000001 ? "<$0.000001" : `$${n.toLocaleString("en-US", { minimumFractionDigits: 6, maximumFractionDigits: 6 })}`;
+  return h("span", { title: money(n) }, text);
+}
+
 /** Sums of dollars without the errors of binary fractions. */
 export const addMoney = (a, b) => Math.round((a + b) * 1e9) / 1e9;
 
 export function seconds(ms) {
   if (ms === null || ms === undefined) return "–";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 10_000) return `${(ms / 1000).toFixed(2)} s`;
   if (ms < 100_000) return `${(ms / 1000).toFixed(1)} s`;
   const s = Math.round(ms / 1000);

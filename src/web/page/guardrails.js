@@ -12,7 +12,7 @@ const HIT = [
   { head: "Rule" },
   { head: "Text", class: "path" },
   { head: "Model" },
-  { head: "", class: "nowrap" },
+  { head: "Actions", class: "act" },
 ];
 
 const action = (name) => h("span", { class: name === "block" ? "mark bad" : "mark fine" }, name);
@@ -144,7 +144,7 @@ async function rulesSection(signal) {
 
 /* ---- phrases ---- */
 
-const PHRASES = [{ head: "Phrase", class: "path" }, { head: "Since", class: "nowrap" }, { head: "", class: "nowrap" }];
+const PHRASES = [{ head: "Phrase", class: "path" }, { head: "Since", class: "nowrap" }, { head: "Actions", class: "act" }];
 
 async function phrasesSection(signal) {
   const place = h("section", { "aria-labelledby": "phrases" });

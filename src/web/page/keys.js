@@ -5,7 +5,7 @@ import { money, shortHash, time } from "./format.js";
 
 const COLUMNS = [
   { head: "Name", heads: true }, { head: "Key", class: "id" }, { head: "Workspace" }, { head: "State" }, { head: "Used", numeric: true }, { head: "Limit", numeric: true },
-  { head: "Requests a minute", numeric: true }, { head: "Made", class: "nowrap" }, { head: "Expires", class: "nowrap" }, { head: "", class: "nowrap" },
+  { head: "Requests a minute", numeric: true }, { head: "Made", class: "nowrap" }, { head: "Expires", class: "nowrap" }, { head: "Actions", class: "act" },
 ];
 
 const when = (t) => (t === null || t === undefined ? "–" : time(typeof t === "number" ? t : Date.parse(t)));

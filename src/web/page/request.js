@@ -148,7 +148,7 @@ function facts(r) {
     fact("Workspace", r.workspace_id),
     fact("User", r.user),
     fact("Client", r.user_agent),
-    fact("Request", h("span", { class: "mono" }, r.id)));
+    h("div", { class: "two" }, h("dt", {}, "Request"), h("dd", { class: "mono" }, r.id)));
 }
 
 async function contentOf(id, signal) {
@@ -163,7 +163,7 @@ async function contentOf(id, signal) {
 export async function requestView({ place, id, setTitle, signal }) {
   const body = h("div", { class: "view" });
   const state = h("span", {});
-  place.querySelector("h1").before(h("p", {}, h("a", { href: "#/requests" }, "Requests")));
+  place.querySelector("h1").before(h("p", { class: "crumb" }, h("a", { href: "#/requests" }, "Requests")));
   place.append(body);
   let seen = "";
   let ended = false;

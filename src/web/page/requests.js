@@ -2,7 +2,7 @@
 // only for what is newer than the oldest row that may still change.
 import { get, maybe, poll } from "./api.js";
 import { announce, button, choice, empty, field, fill, h, row, table } from "./dom.js";
-import { count, mark, money, outcome, seconds, shortHash, time } from "./format.js";
+import { count, mark, moneyCell, outcome, seconds, shortHash, time } from "./format.js";
 
 const PAGE = 100;
 const EVERY = 2000;
@@ -45,7 +45,7 @@ function cells(r) {
     r.api_type === "exec" ? "–" : count(r.tokens_prompt),
     r.api_type === "exec" ? "–" : count(r.tokens_completion),
     r.sandbox_ms ? seconds(r.sandbox_ms) : "–",
-    money(r.total_cost),
+    moneyCell(r.total_cost),
     seconds(r.latency),
     seconds(r.generation_time),
     r.container_id ? h("a", { href: `#/containers/${encodeURIComponent(r.container_id)}` }, r.container_id) : "–",

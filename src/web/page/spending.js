@@ -2,7 +2,7 @@
 import { get, maybe } from "./api.js";
 import { choice, empty, field, fill, h, row, table } from "./dom.js";
 import { bars, legend } from "./chart.js";
-import { addMoney, count, day, money, seconds, shortHash } from "./format.js";
+import { addMoney, count, day, money, moneyCell, seconds, shortHash } from "./format.js";
 
 const DAY = 86_400_000;
 const SERIES = 4; // and one for the rest
@@ -34,7 +34,7 @@ function grouped(totals, keyOf) {
   return groups;
 }
 
-const cells = (name, t) => [name, count(t.requests), count(t.tokens_prompt), count(t.tokens_completion), seconds(t.sandbox_ms), money(t.server_tool_cost), money(t.total_cost)];
+const cells = (name, t) => [name, count(t.requests), count(t.tokens_prompt), count(t.tokens_completion), seconds(t.sandbox_ms), moneyCell(t.server_tool_cost), moneyCell(t.total_cost)];
 
 function sumTable(caption, groups) {
   const columns = SUMS.map((c, i) => (i ? c : { ...c, head: caption.replace("By ", "").replace(/^./, (x) => x.toUpperCase()) }));
