@@ -14,6 +14,8 @@
  */
 #include "container/internal.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -39,6 +41,7 @@ struct waiting {
 	bool slow;
 	container_answer_fn fn;
 	container_files_socket_fn files; /* in place of fn: waits for a worker's socket */
+	container_node_fn node;          /* in place of both */
 	void *ctx;
 	struct error failed; /* code set: it failed at once, and on_failed tells so from the loop */
 	struct container_client *client;
@@ -249,12 +252,21 @@ static void send_release(struct container_client *c, uint64_t hold)
 		post(c, &c->orders, &m, NULL);
 }
 
+static void count_claim(const struct container_hold *h, bool claimed)
+{
+	const struct container_client_handler *to = &h->client->handler;
+
+	if (to->on_claim != NULL)
+		to->on_claim(to->ctx, claimed, h->how, clock_mono_ns() - h->asked_ns);
+}
+
 /* Tells the one who claimed; the hold is gone before. */
 static void claim_failed(struct container_hold *h, const struct error *e)
 {
 	container_claimed_fn fn = h->fn;
 	void *ctx = h->ctx;
 
+	count_claim(h, false);
 	hold_free(h);
 	fn(ctx, NULL, e);
 }
@@ -293,12 +305,15 @@ static void on_claimed(struct container_client *c, const struct sup_claimed *m, 
 	h->readable = event_new(c->base, channel, EV_READ | EV_PERSIST, on_channel, h);
 	if (h->readable == NULL || event_add(h->readable, NULL) < 0)
 		BUG("no memory to watch a channel");
+	count_claim(h, true);
 	h->fn(h->ctx, h, NULL);
 }
 
 static void waiting_fail(struct waiting *w, const struct error *e)
 {
-	if (w->files != NULL)
+	if (w->node != NULL)
+		w->node(w->ctx, NULL, e);
+	else if (w->files != NULL)
 		w->files(w->ctx, -1, e);
 	else
 		w->fn(w->ctx, NULL, e);
@@ -353,8 +368,8 @@ static void on_answer(struct container_client *c, uint32_t seq, const struct sup
 		return;
 	}
 	waiting_counted(c, w);
-	if (w->files != NULL) { /* not what it asked for */
-		error_set(&e, ERR_PROTOCOL, "the supervisor gave no socket");
+	if (w->files != NULL || w->node != NULL) { /* not what it asked for */
+		error_set(&e, ERR_PROTOCOL, "the supervisor answered another question");
 		waiting_fail(w, &e);
 		return;
 	}
@@ -365,6 +380,23 @@ static void on_answer(struct container_client *c, uint32_t seq, const struct sup
 	}
 	w->fn(w->ctx, m != NULL ? &s : NULL, NULL);
 	free(w);
+}
+
+static void on_node(struct container_client *c, const struct sup_node *m)
+{
+	struct waiting *w = waiting_take(c, m->h.seq);
+	struct error e;
+
+	if (w == NULL)
+		return;
+	waiting_counted(c, w);
+	if (w->node != NULL) {
+		w->node(w->ctx, m, NULL);
+		free(w);
+		return;
+	}
+	error_set(&e, ERR_PROTOCOL, "the supervisor answered another question");
+	waiting_fail(w, &e);
 }
 
 static void on_records(struct container_client *c, int fd)
@@ -381,6 +413,7 @@ union message {
 	struct sup_failed failed;
 	struct sup_status status;
 	struct sup_ended ended;
+	struct sup_node node;
 	char bytes[SUP_MAX_MESSAGE];
 };
 
@@ -414,6 +447,8 @@ static bool dispatch(struct container_client *c, union message *m, size_t n, int
 		on_answer(c, m->h.seq, NULL);
 	else if (m->h.op == SUP_STATUS_IS && n == sizeof(m->status))
 		on_answer(c, m->h.seq, &m->status);
+	else if (m->h.op == SUP_NODE_IS && n == sizeof(m->node))
+		on_node(c, &m->node);
 	else if (m->h.op == SUP_ENDED && n == sizeof(m->ended))
 		c->handler.on_ended(c->handler.ctx, m->ended.key, (enum sup_end)m->ended.why);
 	else
@@ -557,6 +592,7 @@ struct container_hold *container_claim(struct container_client *c, const struct 
 	memcpy(m.key, s->key, sizeof(m.key));
 	memcpy(h->key, s->key, sizeof(h->key));
 	h->keep_ms = s->keep_ms;
+	h->asked_ns = clock_mono_ns();
 	memcpy(m.workspace, s->workspace, sizeof(m.workspace));
 	memcpy(m.policy, s->policy, sizeof(m.policy));
 	memcpy(m.hostname, s->hostname, sizeof(m.hostname));
@@ -657,6 +693,26 @@ static void ask(struct container_client *c, void *message, container_answer_fn f
 	const struct waiting how = {.fn = fn, .ctx = ctx};
 
 	ask_with(c, message, &how);
+}
+
+void container_ask_node(struct container_client *c, container_node_fn fn, void *ctx)
+{
+	const struct waiting how = {.node = fn, .ctx = ctx};
+	struct sup_simple m = {.h = {SUP_NODE, sizeof(m), 0}};
+
+	ask_with(c, &m, &how);
+}
+
+size_t container_client_waiting(const struct container_client *c)
+{
+	const struct outgoing_list *const lists[] = {&c->orders, &c->slow, &c->quick};
+	const struct outgoing *o;
+	size_t n = c->n_slow + c->n_quick;
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		TAILQ_FOREACH(o, lists[i], link)
+	n++;
+	return n;
 }
 
 static void ask_key(struct container_client *c, enum sup_op op, const uint8_t key[SUP_KEY_LEN],

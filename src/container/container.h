@@ -35,6 +35,9 @@ struct container_client_handler {
 	/* Egress sends its records there from now on, in the place of an earlier one; taken over.
 	 * NULL: they are not read. */
 	void (*on_records)(void *ctx, int fd);
+	/* A claim was answered after so long; claimed: there is a hold, made in this way. NULL:
+	 * nobody counts them. */
+	void (*on_claim)(void *ctx, bool claimed, enum sup_how how, uint64_t waited_ns);
 };
 /* fd is taken over. fd < 0: a server without sandboxes; every claim fails with ERR_UNAVAILABLE. */
 struct container_client *container_client_new(
@@ -134,6 +137,11 @@ typedef void (*container_answer_fn)(
 /* status is NULL for the orders. Exactly one callback. */
 void container_ask_status(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
         container_answer_fn fn, void *ctx);
+/* All sandboxes of the node. node is NULL with err; exactly one callback. */
+typedef void (*container_node_fn)(void *ctx, const struct sup_node *node, const struct error *err);
+void container_ask_node(struct container_client *c, container_node_fn fn, void *ctx);
+/* Messages that wait for room in the supervisor's socket, or for its answer. */
+size_t container_client_waiting(const struct container_client *c);
 void container_order_sleep(struct container_client *c, const uint8_t key[SUP_KEY_LEN],
         container_answer_fn fn, void *ctx);
 void container_order_delete(struct container_client *c, const uint8_t key[SUP_KEY_LEN],

@@ -45,6 +45,7 @@ struct container_hold {
 	uint64_t hold;                     /* the supervisor's name for it */
 	uint8_t key[SUP_KEY_LEN];
 	uint64_t keep_ms;
+	uint64_t asked_ns; /* when the claim was */
 	uint64_t generation;
 	enum sup_how how;
 	container_claimed_fn fn;

@@ -30,6 +30,8 @@ void exec_record_begin(struct exec *e, const struct request *r)
 	record_set(&rec->container_id, str_of(e->container));
 	rec->priced = true;
 	e->record = rec;
+	str_copy(http_exchange_note(r->x)->id, sizeof(http_exchange_note(r->x)->id),
+	        str_of(rec->id));
 	http_response_header(r->x, "X-Generation-Id", rec->id);
 }
 

@@ -84,6 +84,11 @@ static void on_container_ended(void *ctx, const uint8_t key[SUP_KEY_LEN], enum s
 		saving_ended(g->saving, key);
 }
 
+static void on_claim(void *ctx, bool claimed, enum sup_how how, uint64_t waited_ns)
+{
+	metrics_claim(ctx, claimed, (int)how, waited_ns);
+}
+
 static void on_records(void *ctx, int fd)
 {
 	network_listen(((struct gateway *)ctx)->network, fd);
@@ -183,7 +188,7 @@ static int start_blobs(struct gateway *g, struct error *err)
 static int gateway_start(struct gateway *g, struct error *err)
 {
 	const struct container_client_handler ch = {
-	        g, on_container_ended, on_supervisor_lost, on_records};
+	        g, on_container_ended, on_supervisor_lost, on_records, on_claim};
 	int r;
 
 	g->base = event_base_new();
@@ -221,7 +226,10 @@ static int gateway_start(struct gateway *g, struct error *err)
 	g->keeper = keeper_start(g, err);
 	if (g->keeper == NULL)
 		return -ERR_NOMEM;
-	return start_server(g, err);
+	r = start_server(g, err);
+	if (r == 0)
+		g->metrics = metrics_start(g);
+	return r;
 }
 
 static void gateway_stop(struct gateway *g)
@@ -231,6 +239,7 @@ static void gateway_stop(struct gateway *g)
 	exec_free_all(g);
 	http_server_free(g->server);
 	exec_destroy_all(g);
+	g->metrics = metrics_free(g->metrics);
 	container_client_free(g->containers);
 	g->saving = saving_free(g->saving);
 	upstream_free_links(g);

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { GATEWAY_SHARED_SIZE = 65536 };
+enum { GATEWAY_SHARED_SIZE = 1 << 20 };
 
 struct gateway_options {
 	struct config *config; /* taken over; its keys include the data folder's first key */

@@ -15,6 +15,7 @@
  *     network.c   policies shown, records of egress
  *     guardrails.c what requests are scanned for, before all else
  *     recording.c, ledger.c  what happened, and its price
+ *     metrics*.c, health.c  figures, and whether it is well
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
 #define BRIG_GATEWAY_INTERNAL_H
@@ -68,11 +69,14 @@ struct gateway {
 	struct shared *shared; /* with the other gateways of this node */
 	struct keeper *keeper;
 	struct ledger *ledger;
+	struct metrics *metrics;
 	struct network *network;
 	struct saving *saving; /* NULL: homes are saved where they are */
 	struct event *term, *term2, *grace, *drain_poll;
 	atomic_size_t history_bytes; /* of stored conversations in turns */
 	bool draining;
+	bool store_failed;         /* when it was tried for /readyz: */
+	uint64_t store_checked_ms; /* monotonic; 0: never */
 	struct error failed; /* why the loop ended, if not cleanly */
 };
 
@@ -171,6 +175,7 @@ void turn_run_client_gone(struct turn_run *t);
 
 void websocket_open(struct request *r);
 void websocket_feed(struct http_exchange *x, const void *data, size_t n);
+size_t websockets_open(const struct gateway *g);
 void websockets_drain(struct gateway *g); /* closes those that are idle, others after their turn */
 void turns_cancel_all(struct gateway *g);
 void turns_free_all(

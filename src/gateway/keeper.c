@@ -232,7 +232,10 @@ static void round_work(void *arg)
 		return;
 	if (store_network_expire(s, now - NETWORK_KEPT_MS, FORGET, &k->err) < 0)
 		return;
-	if (store_records_recover(s, (struct str){NULL, 0}, now - LEDGER_LOST_MS, &k->err) < 0 ||
+	int recovered = store_records_recover(s, (struct str){NULL, 0}, now - LEDGER_LOST_MS, &k->err);
+
+	metric_add(&k->g->shared->metrics.recovered, recovered > 0 ? (uint64_t)recovered : 0);
+	if (recovered < 0 ||
 	        store_records_expire(s, now - (int64_t)k->g->config->log_days * 86400000, FORGET, &k->err) < 0)
 		return;
 	if (expire_responses(s, now, &k->err) < 0 ||

@@ -66,6 +66,7 @@ int ledger_recover(struct gateway *g, struct error *err)
 	}
 	if (r >= 0 && n + r > 0)
 		LOG(LOG_WARN, "records_recovered", LOG_N("n", n + r));
+	metric_add(&g->shared->metrics.recovered, r >= 0 ? (uint64_t)(n + r) : 0);
 	return r < 0 ? r : 0;
 }
 
@@ -100,6 +101,8 @@ static void write_work(void *arg)
 
 static void entry_done(struct ledger *l, struct entry *e, const struct error *err)
 {
+	if (e->op.what == STORE_RECORD_SETTLE && err == NULL)
+		metrics_record(l->g, e->record);
 	if (e->op.what == STORE_RECORD_SETTLE && l->sink != NULL)
 		l->sink(l->sink_ctx, e->record);
 	if (e->owned)
@@ -115,8 +118,10 @@ static void write_done(void *arg)
 	struct entry *e = l->under_way.first, *next;
 	const struct error err = l->err;
 
-	if (err.code != 0)
+	if (err.code != 0) {
 		log_text(LOG_ERROR, "ledger_failed", "%s", err.text);
+		metric_add(&l->g->shared->metrics.ledger_failed, 1);
+	}
 	queue_init(&l->under_way);
 	go(l); /* the next write runs while these are told */
 	for (; e != NULL; e = next) {
@@ -176,6 +181,11 @@ static void on_beat(evutil_socket_t fd, short what, void *arg)
 	struct ledger *l = arg;
 
 	recording_beat_all(l->g);
+}
+
+size_t ledger_waiting(const struct ledger *l)
+{
+	return l->waiting.n + l->under_way.n;
 }
 
 void ledger_set_sink(struct ledger *l, recording_sink fn, void *ctx)

@@ -23,6 +23,8 @@ typedef void (*ledger_fn)(void *ctx, const struct error *err);
  */
 void ledger_write(struct ledger *l, enum store_record_what what, struct record *r, bool owned,
         ledger_fn then, void *ctx);
+/* Rows that wait to be written, or are being. */
+size_t ledger_waiting(const struct ledger *l);
 void ledger_set_sink(struct ledger *l, recording_sink fn, void *ctx);
 /* At the start of a gateway: settles what its predecessor left open. */
 int ledger_recover(struct gateway *g, struct error *err);

@@ -211,7 +211,11 @@ static void on_record(evutil_socket_t fd, short what, void *arg)
 			log_text(LOG_ERROR, "egress_record", "one that is malformed was dropped");
 			continue;
 		}
-		log_record(n, &n->batch[n->n++]);
+		const struct store_network *seen = &n->batch[n->n++];
+
+		metrics_egress(n->g, seen->allowed, UINT64_C(1) + seen->more, seen->bytes_in,
+		        seen->bytes_out);
+		log_record(n, seen);
 	}
 	if (n->n == BATCH)
 		flush_now(n);

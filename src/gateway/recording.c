@@ -71,6 +71,8 @@ void recording_begin(struct turn_run *t, const struct request *r)
 	buf_init(&t->recording.completion, CONTENT_MAX);
 	buf_init(&t->recording.reasoning, CONTENT_MAX);
 	str_copy(rec->id, sizeof(rec->id), str_of(t->who.id));
+	str_copy(http_exchange_note(r->x)->id, sizeof(http_exchange_note(r->x)->id),
+	        str_of(t->who.id));
 	rec->begin_ms = rec->heartbeat_ms = now_ms();
 	rec->store_content = t->state.allowed;
 	record_set(&rec->account, str_of(t->key->account));

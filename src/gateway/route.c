@@ -11,6 +11,7 @@
 #include "base/id.h"
 #include "gateway/documents.h"
 #include "gateway/idempotency.h"
+#include "gateway/metrics.h"
 #include "gateway/upload.h"
 #include "json/json.h"
 #include "web/web.h"
@@ -299,15 +300,53 @@ static const struct config_key *authenticate(struct gateway *g, struct http_exch
 
 /* ---- answers ---- */
 
-static void respond_health(struct gateway *g, struct http_exchange *x, bool ready)
+/* Health and metrics. Their asking again and again is no news for the log unless it went wrong. */
+static void respond_health(struct gateway *g, struct http_exchange *x)
 {
-	if (ready && g->draining)
-		http_respond(x, 503, "text/plain", STR("draining\n"));
-	else
-		http_respond(x, 200, "text/plain", STR("ok\n"));
+	const struct config_key *key = NULL;
+	bool locked = str_is(http_request_path(x), "/metrics") && health_needs_key(x);
+
+	if (locked)
+		key = authenticate(g, x);
+	health_answer(g, x, !locked || (key != NULL && key->admin));
+}
+
+/* One line for each request, when it is over. Nothing in it was written by the client but its
+ * method. */
+static void log_request(struct gateway *g, struct http_exchange *x, enum http_gone why)
+{
+	static const char *const ends[] = {[HTTP_GONE_DONE] = "done",
+	        [HTTP_GONE_CLIENT] = "client_left",
+	        [HTTP_GONE_STALLED] = "client_stalled",
+	        [HTTP_GONE_ABORTED] = "aborted"};
+	const struct http_note *note = http_exchange_note(x);
+	int status = http_exchange_status(x);
+	uint64_t begun = http_exchange_begun_ns(x);
+
+	if (http_exchange_peer_kind(x) == HTTP_PEER_UNIX)
+		return; /* the gateway that it came to counts it */
+	metrics_request(g, status, begun, note->id[0] != 0);
+	if (note->route != NULL && health_is_path(str_of(note->route)) && status == 200)
+		return;
+	LOG(LOG_INFO, "request", LOG_S("id", note->id), LOG_S("method", note->method),
+	        LOG_S("route", note->route), LOG_N("status", status),
+	        LOG_N("duration_ms", (clock_mono_ns() - begun) / 1000000), LOG_S("end", ends[why]));
 }
 
 /* ---- the server's handler ---- */
+
+/* What the log says of it later: ours, as written in the tables. */
+static void note_route(struct http_exchange *x, const struct route_entry *route)
+{
+	static const char *const plain[] = {"/healthz", "/readyz", "/metrics"};
+	struct http_note *note = http_exchange_note(x);
+
+	str_copy(note->method, sizeof(note->method), http_request_method(x));
+	note->route = route != NULL ? route->path : NULL;
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+		if (str_is(http_request_path(x), plain[i]))
+			note->route = plain[i];
+}
 
 /*
  * Everything that needs no body is decided here: health, unknown paths, wrong methods, missing
@@ -321,13 +360,15 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 	bool under_v1 = str_starts(path, "/v1/"), other;
 	struct error e;
 
-	if (str_is(path, "/healthz") || str_is(path, "/readyz")) {
-		respond_health(g, x, str_is(path, "/readyz"));
+	route = route_find(x, params, &other);
+	note_route(x, route);
+	if (health_is_path(path)) {
+		*max_body = NO_BODY;
+		respond_health(g, x);
 		return 0;
 	}
 	if (web_respond(x))
 		return 0;
-	route = route_find(x, params, &other);
 	if (route == NULL && !other) {
 		error_set(&e, ERR_NOT_FOUND,
 		        "There is nothing at this path. Paths begin with /api/v1 or /v1, those of "
@@ -382,6 +423,8 @@ static void on_request(void *ctx, struct http_exchange *x)
 	bool other;
 	const struct route_entry *route = route_find(x, r.params, &other);
 
+	if (health_is_path(http_request_path(x)))
+		return; /* its answer is on the way */
 	r.under_v1 = str_starts(http_request_path(x), "/v1/");
 	r.key = authenticate(r.g, x);
 	if (route == NULL || r.key == NULL)
@@ -405,6 +448,7 @@ static void on_gone(void *ctx, struct http_exchange *x, enum http_gone why)
 	if (o != NULL)
 		o->on_gone(o->self, why);
 	idempotency_gone(x);
+	log_request(ctx, x, why);
 }
 
 /* A refusal by the server itself: 400 for bad framing and so on, before any handler has seen it. */
@@ -418,6 +462,8 @@ static void on_error_body(void *ctx, struct http_exchange *x, int status, const 
 	                                : ERR_INVALID;
 	struct error e;
 
+	if (http_exchange_begun_ns(x) == 0) /* on_gone() does not come */
+		metrics_request(ctx, status, 0, false);
 	error_set(&e, code, "%s", text);
 	e.http_status = status;
 	*content_type = "application/json";

@@ -8,11 +8,13 @@
 
 #include "base/error.h"
 #include "gateway/circuit.h"
+#include "gateway/metrics.h"
 
 enum { SHARED_CIRCUITS = 1024 }; /* by the provider's place in the configuration */
 
 struct shared {
 	struct circuit circuits[SHARED_CIRCUITS];
+	struct metrics_shared metrics;
 };
 
 /* fd: of GATEWAY_SHARED_SIZE bytes, all zero at first; -1: memory of our own. Stays mapped; NULL:

@@ -465,6 +465,15 @@ void websocket_open(struct request *r)
 	event_add(ws->tick, &every);
 }
 
+size_t websockets_open(const struct gateway *g)
+{
+	size_t n = 0;
+
+	for (const struct websocket *ws = g->websockets; ws != NULL; ws = ws->next)
+		n++;
+	return n;
+}
+
 void websockets_drain(struct gateway *g)
 {
 	for (struct websocket *ws = g->websockets; ws != NULL; ws = ws->next)

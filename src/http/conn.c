@@ -21,6 +21,7 @@
  */
 #include "http/conn.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -381,6 +382,7 @@ static void conn_begin(struct http_conn *c)
 	bool pieces;
 
 	x->announced = true;
+	x->begun_ns = clock_mono_ns();
 	c->server->n_exchanges++;
 	x->body_left = x->head.length;
 	x->wire_done = !x->head.chunked && x->body_left == 0;

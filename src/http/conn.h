@@ -94,6 +94,9 @@ struct http_exchange {
 	struct http_conn *conn;
 	void *data;
 	char *peer_text;
+	uint64_t begun_ns; /* when the head was whole */
+	int status;        /* of the answer; 0: none has begun */
+	struct http_note note;
 	struct http_parse_head head;
 	struct buf body;
 	size_t body_max;

@@ -154,6 +154,38 @@ void http_exchange_set_data(struct http_exchange *x, void *data)
 	x->data = data;
 }
 
+struct http_note *http_exchange_note(struct http_exchange *x)
+{
+	return &x->note;
+}
+
+int http_exchange_status(const struct http_exchange *x)
+{
+	return x->status;
+}
+
+uint64_t http_exchange_begun_ns(const struct http_exchange *x)
+{
+	return x->begun_ns;
+}
+
+enum http_peer http_exchange_peer_kind(const struct http_exchange *x)
+{
+	const union conn_address *a = &x->conn->peer;
+	const struct in6_addr *v6 = &a->v6.sin6_addr;
+
+	bool local;
+
+	if (a->any.sa_family == AF_INET)
+		local = ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
+	else if (a->any.sa_family == AF_INET6)
+		local = IN6_IS_ADDR_LOOPBACK(v6) ||
+		        (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+	else
+		return HTTP_PEER_UNIX;
+	return local ? HTTP_PEER_LOOPBACK : HTTP_PEER_REMOTE;
+}
+
 void *http_exchange_data(const struct http_exchange *x)
 {
 	return x->data;

@@ -123,6 +123,7 @@ static struct buf *head_begin(struct http_exchange *x, int status, const char *c
 	x->is_head = x->is_head || str_is(http_request_method(x), "HEAD");
 	x->no_body = x->is_head || status == 204 || status == 304;
 	x->started = true;
+	x->status = status;
 	buf_reset(b);
 	buf_printf(b, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, status_text(status),
 	        http_server_date(s));

@@ -124,6 +124,20 @@ void http_body_pause(struct http_exchange *x, bool paused);
  * is absent. */
 bool http_query_get(struct str query, const char *name, struct buf *out);
 
+/* What the handler wants to be known of an exchange when it is gone; the server itself reads none
+ * of it. */
+struct http_note {
+	const char *route; /* static text, or NULL */
+	char method[12];
+	char id[48];
+};
+struct http_note *http_exchange_note(struct http_exchange *x);
+/* Of the answer, 101 for an upgrade; 0: none has begun. */
+int http_exchange_status(const struct http_exchange *x);
+uint64_t http_exchange_begun_ns(const struct http_exchange *x); /* monotonic: its head was whole */
+enum http_peer { HTTP_PEER_REMOTE, HTTP_PEER_LOOPBACK, HTTP_PEER_UNIX };
+enum http_peer http_exchange_peer_kind(const struct http_exchange *x);
+
 /* One pointer of the handler's own. */
 void http_exchange_set_data(struct http_exchange *x, void *data);
 void *http_exchange_data(const struct http_exchange *x);

@@ -101,6 +101,7 @@ int http_upgrade_websocket(struct http_exchange *x, const char **ret_text)
 	if (buf_error(&head))
 		BUG("the head of an answer is too large");
 	x->started = true;
+	x->status = 101;
 	x->upgraded = true;
 	c->close = true;
 	c->state = CONN_UPGRADED;

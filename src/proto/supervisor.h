@@ -37,6 +37,7 @@ enum sup_op {
 	SUP_STATUS,    /* struct sup_key → SUP_STATUS_IS */
 	SUP_FILES,     /* struct sup_files → SUP_FILES_ARE + socket to the container's worker
 	                  (proto/worker.h), or SUP_FAILED; wakes nothing */
+	SUP_NODE,      /* struct sup_simple → SUP_NODE_IS */
 
 	/* supervisor → gateway */
 	SUP_CLAIMED =
@@ -49,6 +50,7 @@ enum sup_op {
 	            */
 	SUP_RECORDS, /* struct sup_simple, unasked; one descriptor: the socket on which egress sends
 	                EGRESS_RECORDs from now on, in the place of an earlier one */
+	SUP_NODE_IS, /* struct sup_node */
 };
 
 struct sup_header {
@@ -174,6 +176,24 @@ enum sup_end {
 	SUP_END_DELETED,
 	SUP_END_INIT_DIED,
 	SUP_END_ASKED
+};
+
+/* All sandboxes of this node, for who watches it. */
+enum sup_kind {
+	SUP_KIND_POOLED,
+	SUP_KIND_STARTING,
+	SUP_KIND_RUNNING,
+	SUP_KIND_FROZEN,
+	SUP_KIND_ENDING
+};
+struct sup_node {
+	struct sup_header h;
+	uint32_t sandboxes[SUP_KIND_ENDING + 1]; /* now, by enum sup_kind */
+	uint32_t live_max;                       /* most at once */
+	uint32_t pool_size;                      /* how many are to be kept ready */
+	uint32_t waiting;                        /* claims and orders that wait for room */
+	uint64_t ended[SUP_END_ASKED + 1]; /* since the server's start, by enum sup_end; also of
+	                                      the pool */
 };
 
 #endif

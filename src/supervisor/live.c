@@ -129,6 +129,7 @@ void container_end(struct live *l, struct container *c, enum sup_end why)
 		return;
 	c->state = LIVE_ENDING;
 	c->why = why;
+	l->ended[why]++;
 	c->since_ms = c->due_ms = clock_mono_ms();
 	for (struct hold *h; (h = TAILQ_FIRST(&c->holds));) {
 		TAILQ_REMOVE(&c->holds, h, link);
@@ -706,9 +707,17 @@ static void request_status(struct live *l, uint32_t gateway, const struct sup_ke
 	answer(l, gateway, &msg, sizeof(msg), -1);
 }
 
+static void request_node(struct live *l, uint32_t gateway, uint32_t seq)
+{
+	struct sup_node msg = {.h = {.op = SUP_NODE_IS, .size = sizeof(msg), .seq = seq}};
+	figures_fill(l, &msg);
+	answer(l, gateway, &msg, sizeof(msg), -1);
+}
+
 void live_request(struct live *l, uint32_t gateway, const union message *m, int policy)
 {
-	if (!l->host && m->h.op != SUP_STATUS && m->h.op != SUP_CANCEL && m->h.op != SUP_RELEASE) {
+	if (!l->host && m->h.op != SUP_STATUS && m->h.op != SUP_CANCEL && m->h.op != SUP_RELEASE &&
+	        m->h.op != SUP_NODE) {
 		answer_why(l, gateway, m->h.seq, SUP_E_SYSTEM, "sandbox: off");
 		sys_close(&policy);
 		return;
@@ -731,6 +740,9 @@ void live_request(struct live *l, uint32_t gateway, const union message *m, int 
 		break;
 	case SUP_STATUS:
 		request_status(l, gateway, &m->key);
+		break;
+	case SUP_NODE:
+		request_node(l, gateway, m->h.seq);
 		break;
 	default:
 		BUG("op %u passed message_check", m->h.op);

@@ -96,6 +96,7 @@ struct live {
 	bool changed; /* a request has changed something that the queue has not been looked at for
 	               */
 	bool stopping;
+	uint64_t ended[SUP_END_ASKED + 1]; /* by enum sup_end */
 	struct pool pool;
 	struct workers workers;
 };
@@ -131,6 +132,9 @@ void pool_close(struct live *l);
 /* When there is a step to make: now or earlier, or UINT64_MAX. */
 uint64_t pool_due(const struct live *l, uint64_t now);
 void pool_step(struct live *l);
+
+/* figures.c: what the table holds, counted. */
+void figures_fill(const struct live *l, struct sup_node *ret);
 
 /*
  * worker.c: the processes that touch the files of containers for gateways, at most one for each.

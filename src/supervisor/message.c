@@ -10,6 +10,7 @@ static size_t size_of_op(uint16_t op)
 	case SUP_CLAIM:
 		return sizeof(struct sup_claim);
 	case SUP_CANCEL:
+	case SUP_NODE:
 		return sizeof(struct sup_simple);
 	case SUP_RELEASE:
 		return sizeof(struct sup_hold);

@@ -367,6 +367,8 @@ static size_t size_of_answer(uint16_t op)
 		return sizeof(struct sup_status);
 	case SUP_ENDED:
 		return sizeof(struct sup_ended);
+	case SUP_NODE_IS:
+		return sizeof(struct sup_node);
 	default:
 		return op == SUP_DONE || op == SUP_FILES_ARE ? sizeof(struct sup_simple) : 0;
 	}
@@ -420,19 +422,21 @@ static void on_unwatch(void *ctx, int fd)
 /* ---- the script ---- */
 
 static const uint16_t ops[] = {
-        SUP_CLAIM, SUP_CANCEL, SUP_RELEASE, SUP_SLEEP, SUP_DELETE, SUP_KEEP, SUP_STATUS, SUP_FILES};
+        SUP_CLAIM, SUP_CANCEL, SUP_RELEASE, SUP_SLEEP, SUP_DELETE, SUP_KEEP, SUP_STATUS, SUP_FILES,
+        SUP_NODE};
 
 /* A message that may well be sound. */
 static size_t make_message(union message *m)
 {
 	static const uint8_t sizes[] = {sizeof(m->claim), sizeof(m->simple), sizeof(m->hold),
-	        sizeof(m->key), sizeof(m->key), sizeof(m->keep), sizeof(m->key), sizeof(m->files)};
+	        sizeof(m->key), sizeof(m->key), sizeof(m->keep), sizeof(m->key), sizeof(m->files),
+	        sizeof(m->simple)};
 	uint8_t which = byte() % sizeof(sizes), key = byte() % 6, odd = byte();
 	memset(m, 0, sizeof(*m));
 	m->h = (struct sup_header){ops[which], sizes[which], byte() % 8};
 	if (m->h.op == SUP_RELEASE) {
 		m->hold.hold = byte();
-	} else if (m->h.op != SUP_CANCEL) {
+	} else if (m->h.op != SUP_CANCEL && m->h.op != SUP_NODE) {
 		m->key.key[0] = key;
 	}
 	if (m->h.op == SUP_KEEP)

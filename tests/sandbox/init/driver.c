@@ -23,6 +23,8 @@
 
 #define SBX     "/workspace/home/sbx "
 #define LONG_MS (20000 * (int)patience)
+/* What must not wait for anything; all that would be waited for takes 100 s and more. */
+#define SOON_NS (10000000000ULL * patience)
 
 static struct sandbox sb;
 static bool sb_lives;
@@ -117,10 +119,25 @@ static bool prints(const struct client_run *r, const char *text)
 /* Only init is left, soon. */
 static bool is_empty(void)
 {
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < LONG_MS / 10; i++) {
 		if (sandbox_count(&sb) == 1)
 			return true;
 		usleep(10000);
+	}
+	return false;
+}
+
+/* What script prints is text, soon. */
+static bool comes_to(const char *script, const char *text)
+{
+	for (int i = 0; i < LONG_MS / 100; i++) {
+		struct client_run *r = shell(script);
+		bool good = !strcmp(out(r), text);
+
+		client_forget(r);
+		if (good)
+			return true;
+		usleep(100000);
 	}
 	return false;
 }
@@ -394,16 +411,22 @@ static void test_deadline(void)
 	        "echo ready; yes > /dev/null", "echo ready; kill -STOP $$"};
 
 	for (size_t i = 0; i < sizeof SCRIPTS / sizeof *SCRIPTS; i++) {
-		struct client_run *r = run(
-		        (struct client_command){.shell = SCRIPTS[i], .timeout_ms = 400 * patience});
-		uint64_t took = r->end.ended_ns - r->end.started_ns;
+		/* A machine that is too busy to print in time is given more of it. */
+		for (uint32_t ms = 400 * patience;; ms *= 4) {
+			struct client_run *r = run(
+			        (struct client_command){.shell = SCRIPTS[i], .timeout_ms = ms});
+			uint64_t took = r->end.ended_ns - r->end.started_ns;
+			bool ready = !strncmp(out(r), "ready\n", 6);
 
-		/* Long enough that a busy machine has printed by then. */
-		CHECK(ended(r, INIT_TIMED_OUT, SIGKILL));
-		CHECK(!strncmp(out(r), "ready\n", 6));
-		CHECK(took >= 400000000ULL * patience && took < 1750000000ULL * patience);
-		CHECK(is_empty());
-		client_forget(r);
+			CHECK(ended(r, INIT_TIMED_OUT, SIGKILL));
+			CHECK(took >= ms * 1000000ULL && took < ms * 1000000ULL + SOON_NS);
+			CHECK(is_empty());
+			client_forget(r);
+			if (ready || ms >= (uint32_t)LONG_MS) {
+				CHECK(ready);
+				break;
+			}
+		}
 	}
 }
 
@@ -412,7 +435,7 @@ static void test_background(void)
 	struct client_run *r = shell("(" SBX "count /tmp/n &) ; echo over"), *s;
 	uint64_t took = r->end.ended_ns - r->end.started_ns;
 
-	CHECK(ended(r, INIT_EXITED, 0) && took < 1000000000);
+	CHECK(ended(r, INIT_EXITED, 0) && took < SOON_NS);
 	CHECK(r->fds[0] >= 0);
 	client_discard(&gw, r);
 	/* It prints some 30 kB into a pipe of 64: without a reader it would stand still in the end.
@@ -491,7 +514,7 @@ static void test_channel_end(void)
 		CHECK(client_wait_text(&gw, started[i], "on\n", LONG_MS));
 	client_close(&gw);
 	client_open(&gw, sandbox_channel(&sb));
-	usleep(200000);
+	CHECK(comes_to("pgrep -c -x sleep", "1\n"));
 	r = shell("pgrep -c -x sleep; wc -l < /tmp/ran; rm /tmp/ran; pkill -x sleep");
 	CHECK(prints(r, "1\n8\n"));
 	client_forget(r);
@@ -529,7 +552,7 @@ static void test_fork_bomb(void)
 		        .timeout_ms = 700});
 		uint64_t took = r->end.ended_ns - r->end.started_ns;
 
-		CHECK(ended(r, INIT_TIMED_OUT, SIGKILL) && took < 2500000000);
+		CHECK(ended(r, INIT_TIMED_OUT, SIGKILL) && took < SOON_NS);
 		client_forget(r);
 		CHECK(is_empty());
 		r = shell("echo again");
@@ -730,7 +753,7 @@ static void test_names(void)
 	client_forget(r);
 	r = shell("curl -sS -m 20 -o /dev/null -w '%{http_code}' http://example.com/");
 	took = r->end.ended_ns - r->end.started_ns;
-	CHECK(ended(r, INIT_EXITED, 6) && prints(r, "000") && took < 3000000000);
+	CHECK(ended(r, INIT_EXITED, 6) && prints(r, "000") && took < SOON_NS);
 	client_forget(r);
 	r = shell("python3 -m http.server -b 127.0.0.1 80 >/dev/null 2>&1 & for i in $(seq 50); do "
 	          "sleep 0.1;"

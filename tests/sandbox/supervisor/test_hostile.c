@@ -198,7 +198,7 @@ static const struct {
 } ops[] = {{SUP_CLAIM, sizeof(struct sup_claim)}, {SUP_CANCEL, sizeof(struct sup_simple)},
         {SUP_RELEASE, sizeof(struct sup_hold)}, {SUP_SLEEP, sizeof(struct sup_key)},
         {SUP_DELETE, sizeof(struct sup_key)}, {SUP_KEEP, sizeof(struct sup_keep)},
-        {SUP_STATUS, sizeof(struct sup_key)}};
+        {SUP_STATUS, sizeof(struct sup_key)}, {SUP_NODE, sizeof(struct sup_simple)}};
 #define N_OPS (sizeof(ops) / sizeof(ops[0]))
 
 /* Every op cut, too long, and with a size that is not its own; every op that a gateway may not
@@ -223,8 +223,9 @@ static void wrong_sizes_and_ops(void **state)
 		*h = (struct sup_header){ops[i].op, (uint16_t)(ops[i].size + 8), 7};
 		wrong(&n, bytes, ops[i].size);
 	}
-	static const uint16_t none[] = {0, 9, 10, 63, SUP_CLAIMED, SUP_FAILED, SUP_DONE,
-	        SUP_STATUS_IS, SUP_FILES_ARE, SUP_ENDED, 70, 255, 256 + SUP_CLAIM, 65535};
+	static const uint16_t none[] = {0, 10, 11, 63, SUP_CLAIMED, SUP_FAILED, SUP_DONE,
+	        SUP_STATUS_IS, SUP_FILES_ARE, SUP_ENDED, 70, SUP_NODE_IS, 255, 256 + SUP_CLAIM,
+	        65535};
 	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
 		*h = (struct sup_header){none[i], sizeof(c), 7};
 		wrong(&n, bytes, sizeof(c));

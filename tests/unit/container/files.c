@@ -67,7 +67,7 @@ static void on_lost(void *ctx)
 
 static int setup(void **state)
 {
-	const struct container_client_handler h = {NULL, on_ended, on_lost, NULL};
+	const struct container_client_handler h = {NULL, on_ended, on_lost, NULL, NULL};
 	int pair[2];
 
 	base = event_base_new();

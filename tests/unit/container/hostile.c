@@ -104,7 +104,7 @@ static void claim(struct bench *b)
 
 static void open_bench(struct bench *b)
 {
-	struct container_client_handler handler = {b, on_ended, on_lost, NULL};
+	struct container_client_handler handler = {b, on_ended, on_lost, NULL, NULL};
 	int pair[2];
 	*b = (struct bench){.base = event_base_new()};
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);

@@ -39,6 +39,7 @@ static void sound_messages_pass(void **state)
 	        {SUP_KEEP, sizeof(struct sup_keep)},
 	        {SUP_STATUS, sizeof(struct sup_key)},
 	        {SUP_FILES, sizeof(struct sup_files)},
+	        {SUP_NODE, sizeof(struct sup_simple)},
 	};
 	union message m = claim();
 	assert_null(check(&m));
@@ -137,8 +138,9 @@ static void wrong_sizes(void **state)
 			union message m = claim();
 			m.h.op = (uint16_t)op;
 			m.h.size = (uint16_t)len;
-			size_t right = op == SUP_CLAIM     ? sizeof(struct sup_claim)
-			               : op == SUP_CANCEL  ? sizeof(struct sup_simple)
+			size_t right = op == SUP_CLAIM ? sizeof(struct sup_claim)
+			               : op == SUP_CANCEL || op == SUP_NODE
+			                       ? sizeof(struct sup_simple)
 			               : op == SUP_RELEASE ? sizeof(struct sup_hold)
 			               : op == SUP_KEEP    ? sizeof(struct sup_keep)
 			               : op == SUP_FILES   ? sizeof(struct sup_files)
@@ -157,7 +159,7 @@ static void wrong_sizes(void **state)
 /* What the supervisor says must not be said to it. */
 static void answers_are_refused(void **state)
 {
-	for (uint16_t op = SUP_CLAIMED; op <= SUP_RECORDS; op++) {
+	for (uint16_t op = SUP_CLAIMED; op <= SUP_NODE_IS; op++) {
 		union message m = claim();
 		m.h.op = op;
 		assert_string_equal(check(&m), "op");
@@ -194,7 +196,7 @@ static void claims_of_network(void **state)
 static void assert_sound(const union message *m, size_t len)
 {
 	assert_int_equal(m->h.size, len);
-	assert_true(m->h.op >= SUP_CLAIM && m->h.op <= SUP_FILES);
+	assert_true(m->h.op >= SUP_CLAIM && m->h.op <= SUP_NODE);
 	if (m->h.op == SUP_KEEP)
 		assert_true(m->keep.keep_ms <= 31ULL * 86400000);
 	if (m->h.op == SUP_FILES) {
