@@ -210,6 +210,7 @@ void generations_forget(struct request *r);
 void generations_runs(struct request *r);
 void generations_list(struct request *r);
 void generations_totals(struct request *r);
+void generations_export(struct request *r);
 void containers_create(struct request *r);
 void containers_list(struct request *r);
 void containers_get(struct request *r);

@@ -16,7 +16,7 @@
 #define SQLITE_NETWORK_STATEMENTS     4
 #define SQLITE_RESPONSE_STATEMENTS    24
 #define SQLITE_IDEMPOTENCY_STATEMENTS 16
-#define SQLITE_RECORD_STATEMENTS      24
+#define SQLITE_RECORD_STATEMENTS      28
 
 struct sqlite {
 	struct store store;
