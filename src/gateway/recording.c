@@ -592,23 +592,35 @@ void recording_hold(
 	ledger_write(t->g->ledger, STORE_RECORD_SETTLE, finish_record(t), true, on_settled, t);
 }
 
-void recording_refused(struct turn_run *t, const struct error *e)
+static void on_refused(void *ctx, const struct error *err)
+{
+	struct turn_run *t = ctx;
+
+	t->recording.then(t, err);
+}
+
+void recording_refused(struct turn_run *t, const struct error *e, recording_fn then)
 {
 	struct record *r = t->recording.record;
 
-	if (r == NULL)
+	if (r == NULL) {
+		if (then != NULL)
+			then(t, NULL);
 		return;
+	}
 	r->cancelled = e == NULL;
 	r->status = e != NULL ? error_http_status(e) : 0;
 	if (e != NULL)
 		record_set(&r->error, str_of(e->text));
-	ledger_write(t->g->ledger, STORE_RECORD_SETTLE, finish_record(t), true, NULL, NULL);
+	t->recording.then = then;
+	ledger_write(t->g->ledger, STORE_RECORD_SETTLE, finish_record(t), true,
+	        then != NULL ? on_refused : NULL, t);
 }
 
 void recording_free(struct turn_run *t)
 {
 	if (t->recording.record != NULL && t->recording.asked)
-		recording_refused(t, NULL);
+		recording_refused(t, NULL, NULL);
 	t->recording.record = record_free(t->recording.record);
 	buf_free(&t->recording.completion);
 	buf_free(&t->recording.reasoning);
