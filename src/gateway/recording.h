@@ -63,8 +63,8 @@ void recording_output(struct turn_run *t, const struct turn_output *o);
 /* The end is to be emitted; turn_run_emit_settled() follows, from within or from the loop. */
 void recording_hold(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
-/* It ends before there was a turn. then (NULL: nobody waits) comes from within or from the loop, when
- * that is written down. */
+/* It ends before there was a turn. then (NULL: nobody waits) comes from within or from the loop,
+ * when that is written down. */
 void recording_refused(struct turn_run *t, const struct error *e, recording_fn then);
 /* A heartbeat of every open one. */
 void recording_beat_all(struct gateway *g);
