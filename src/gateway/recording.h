@@ -31,8 +31,8 @@ struct recording {
 	struct buf completion, reasoning; /* content */
 	size_t asked_bytes, seen_bytes;   /* of the request; of what the upstream under way wrote */
 	uint64_t guessed_input, guessed_output; /* tokens that no provider told of */
-	size_t run;                       /* the one under way, in record->runs; SIZE_MAX: none */
-	struct turn_output end;           /* held until the row is settled */
+	size_t run;             /* the one under way, in record->runs; SIZE_MAX: none */
+	struct turn_output end; /* held until the row is settled */
 	struct turn_totals totals;
 };
 
