@@ -124,9 +124,11 @@ static const struct column run_columns[] = {
         RUN(started_container, BOOL),
         RUN(begin_ms, I64),
         RUN(end_ms, I64),
+        /* These two are counted when they are read. */
         RUN(network_allowed, I64),
         RUN(network_denied, I64),
 };
+#define RUN_COUNTS 2
 static const struct column command_columns[] = {
         /* Content comes first. */
         COMMAND(command, TEXT),
@@ -221,6 +223,20 @@ static void beat_sql(struct buf *sql)
 	buf_puts(sql, " WHERE " KEY " AND state = 0");
 }
 
+/*
+ * The verdicts of egress on a run's container in the run's time. Egress tells one gateway of the
+ * node, a while later, so no run knows them when it ends; the records of the network do.
+ */
+static void verdicts_write(struct buf *sql, int allowed)
+{
+	buf_printf(sql,
+	        ", (SELECT coalesce(sum(1 + w.more), 0) FROM records o JOIN network w ON "
+	        "w.account = o.account AND w.workspace = o.workspace AND "
+	        "w.container = record_runs.container_id WHERE o.n = ?1 AND w.allowed = %d AND "
+	        "w.time_ms BETWEEN record_runs.begin_ms AND record_runs.end_ms)",
+	        allowed);
+}
+
 static void child_sql(struct buf *sql, enum statement base, enum child c)
 {
 	if (base == ST_DROP) {
@@ -235,7 +251,12 @@ static void child_sql(struct buf *sql, enum statement base, enum child c)
 		size_t from = base == ST_READ_LEAN ? tables[c].n_content : 0;
 
 		buf_puts(sql, "SELECT ");
-		names_write(sql, tables[c].columns + from, tables[c].n - from);
+		names_write(sql, tables[c].columns + from,
+		        tables[c].n - from - (c == RUNS ? RUN_COUNTS : 0));
+		if (c == RUNS) {
+			verdicts_write(sql, 1);
+			verdicts_write(sql, 0);
+		}
 		buf_printf(sql, "%s FROM %s WHERE record = ?1 ORDER BY %s",
 		        c == COMMANDS ? ", run" : "", tables[c].name, tables[c].keys);
 	}
