@@ -560,6 +560,15 @@ int sqlite_records_get(struct store *s, const struct store_scope *scope, struct 
 	"c WHERE c.record = records.n AND (instr(c.command, ?11) OR instr(c.out, ?11) OR "         \
 	"instr(c.err, ?11))))"
 
+/* These are few, and no other index helps. */
+static bool only_failed(const struct store_record_query *query)
+{
+	int status = query->status;
+
+	return (status >= 400 || (status >= 4 && status < 10)) && !query->model.p &&
+	       !query->key_hash.p && !query->session.p && !query->container.p;
+}
+
 /* Only the conditions that are asked for, so that the index that fits is taken. */
 static void list_sql(struct buf *sql, const struct store_record_query *query)
 {
@@ -568,10 +577,14 @@ static void list_sql(struct buf *sql, const struct store_record_query *query)
 	buf_puts(sql, ", n FROM records ");
 	if (query->ended_from_ms > 0)
 		buf_puts(sql, "INDEXED BY records_ended ");
+	else if (query->state == RECORD_OPEN + 1)
+		buf_puts(sql, "INDEXED BY records_open ");
+	else if (only_failed(query))
+		buf_puts(sql, "INDEXED BY records_failed ");
 	buf_puts(sql, "WHERE account = ?1 AND workspace = ?2 AND (begin_ms, n) < (?3, ?4) AND "
 	              "begin_ms >= ?5");
 	if (query->ended_from_ms > 0)
-		buf_puts(sql, " AND state <> 0 AND end_ms >= ?18");
+		buf_puts(sql, " AND state <> 0 AND end_ms >= ?17");
 	if (query->model.p)
 		buf_puts(sql, " AND model = ?6");
 	if (query->provider.p)
@@ -584,6 +597,8 @@ static void list_sql(struct buf *sql, const struct store_record_query *query)
 		buf_puts(sql, " AND container_id = ?10");
 	if (query->text.p)
 		buf_puts(sql, " AND " CONTENT_OF);
+	if (only_failed(query))
+		buf_puts(sql, " AND status >= 400");
 	if (query->status > 0 && query->status < 10)
 		buf_puts(sql, " AND status / 100 = ?12");
 	else if (query->status > 0)
@@ -596,7 +611,7 @@ static void list_sql(struct buf *sql, const struct store_record_query *query)
 		buf_puts(sql, " AND EXISTS (SELECT 1 FROM record_hits h WHERE h.record = records.n "
 		              "AND (?16 = 'any' OR h.action = ?16))");
 	if (query->state > 0)
-		buf_puts(sql, " AND state = ?17 - 1");
+		buf_printf(sql, " AND state = %d", query->state - 1);
 	buf_puts(sql, " ORDER BY begin_ms DESC, n DESC LIMIT ?13");
 }
 
@@ -640,8 +655,7 @@ static void bind_query(sqlite3_stmt *st, const struct store_scope *scope,
 	sqlite_bind_str(st, 14, query->api);
 	sqlite_bind_str(st, 15, query->user);
 	sqlite_bind_str(st, 16, query->hit);
-	sqlite3_bind_int(st, 17, query->state);
-	sqlite3_bind_int64(st, 18, query->ended_from_ms);
+	sqlite3_bind_int64(st, 17, query->ended_from_ms);
 }
 
 static size_t text_bytes(const char *s)
