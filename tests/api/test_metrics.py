@@ -1,4 +1,5 @@
 """What /metrics says is what was asked: of one gateway and of three, also after one was killed."""
+import contextlib
 import decimal
 import json
 import os
@@ -6,6 +7,8 @@ import pathlib
 import re
 import signal
 import socket
+import sqlite3
+import threading
 import time
 
 import pytest
@@ -246,6 +249,16 @@ def test_readiness_is_looked_at(make_server, provider):
     # The supervisor stands still: after a while nobody is sent here.
     os.kill(server.supervisor(), signal.SIGSTOP)
     try:
+        # Meanwhile, a store that another holds for longer than it is waited for.
+        time.sleep(1.1)  # the last look at it is remembered for a second
+        with contextlib.closing(sqlite3.connect(server.data / "gateway/brig.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            waits = threading.Thread(target=ready, args=(503,))  # the one that tries, and waits for the lock
+            waits.start()
+            wait_for(lambda: ready(503, "the store cannot be written"), 8, 0.1)
+            other.execute("ROLLBACK")
+            waits.join(20)
+        wait_for(lambda: ready(200) or ready(503, "supervisor"), 10, 0.2)
         wait_for(lambda: ready(503, "supervisor"), 30, 0.2)
         assert client.request("GET", "/healthz").status == 200
         assert scrape(client).value("brig_supervisor_up") == 0

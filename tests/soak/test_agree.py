@@ -130,6 +130,7 @@ class Clients:
     def loop(self, which):
         rng = random.Random(which)
         while time.monotonic() < self.until:
+            time.sleep(rng.random() * SECONDS / 6000)  # some ten thousands of rows, however long it takes
             try:
                 self.one(rng, which)
             except (OSError, http.client.HTTPException):
@@ -218,7 +219,7 @@ def settled(client, clients):
         wanted = ["soak/%d" % s.number for s in clients.seen if s.generation and s.kind != "exec"]
         done = all(row["ledger_status"] != "open" for row in rows) and all(w in found for w in wanted)
         return rows if done else None
-    return wait_for(look, 60, 0.3, message="rows stay open, or are missing")
+    return wait_for(look, 120, 0.3, message="rows stay open, or are missing")
 
 
 def check_rows(rows, clients, killed):
