@@ -90,6 +90,14 @@ struct api_identity {
 
 /* What tokens cost at who's prices, beyond who->earlier and with what that cost. */
 void api_price(const struct api_identity *who, const struct usage *u, struct money *ret_input, struct money *ret_output);
+/*
+ * The members of a usage object that say what a turn cost (OpenRouter's names; those of the model's
+ * input and output differ by dialect), and, where it had a server tool, how often that was called.
+ */
+struct json_writer;
+void api_write_cost(struct json_writer *j, const struct api_identity *who,
+        const struct turn_totals *totals, const char *input_key, const char *output_key,
+        bool has_server_tool);
 
 enum api_carrier { API_WHOLE, API_SSE, API_WEBSOCKET };
 

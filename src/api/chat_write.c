@@ -36,33 +36,6 @@ void chat_write_error(struct ropewriter *w, const struct error *e, bool under_v1
 
 /* ---- usage ---- */
 
-static void write_money(struct json_writer *j, const char *key, struct money m)
-{
-	struct buf b = BUF_INIT(48);
-
-	money_write(&b, m);
-	jw_kraw(j, key, (struct str){b.data, b.len});
-	buf_free(&b);
-}
-
-static void write_cost(struct json_writer *j, const struct chat_answer *a)
-{
-	struct money input, output;
-
-	api_price(a->who, &a->totals->usage, &input, &output);
-	write_money(j, "cost", money_add(input, output));
-	jw_kbool(j, "is_byok", false);
-	jw_key(j, "cost_details");
-	jw_object(j);
-	if (a->who->has_price)
-		write_money(j, "upstream_inference_cost", money_add(input, output));
-	else
-		jw_knull(j, "upstream_inference_cost"); /* not known */
-	write_money(j, "upstream_inference_prompt_cost", input);
-	write_money(j, "upstream_inference_completions_cost", output);
-	jw_end(j);
-}
-
 void chat_write_usage(struct ropewriter *w, const struct chat_answer *a)
 {
 	struct json_writer *j = &w->json;
@@ -82,7 +55,8 @@ void chat_write_usage(struct ropewriter *w, const struct chat_answer *a)
 	jw_object(j);
 	jw_ki64(j, "reasoning_tokens", (int64_t)u->reasoning);
 	jw_end(j);
-	write_cost(j, a);
+	api_write_cost(j, a->who, a->totals, "upstream_inference_prompt_cost",
+	        "upstream_inference_completions_cost", false);
 	jw_end(j);
 }
 

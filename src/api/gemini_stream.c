@@ -286,6 +286,8 @@ static void write_usage(struct api_stream *s)
 		jw_ki64(w, "cachedContentTokenCount", (int64_t)u->cached);
 	if (u->reasoning)
 		jw_ki64(w, "thoughtsTokenCount", (int64_t)u->reasoning);
+	api_write_cost(w, s->who, &s->totals, "upstream_inference_input_cost",
+	        "upstream_inference_output_cost", s->request->conversation->has_server_tool);
 	jw_end(w);
 }
 

@@ -460,44 +460,6 @@ void messages_write_block(struct ropewriter *w, const struct messages_state *s,
 
 /* ---- usage ---- */
 
-static void write_money(struct json_writer *j, const char *key, struct money m)
-{
-	struct buf b = BUF_INIT(48);
-
-	money_write(&b, m);
-	jw_kraw(j, key, (struct str){b.data, b.len});
-	buf_free(&b);
-}
-
-static void write_cost(struct ropewriter *w, const struct messages_state *s)
-{
-	struct money input, output, model, tools = s->totals->sandbox_cost;
-	struct json_writer *j = &w->json;
-
-	api_price(s->who, &s->totals->usage, &input, &output);
-	model = money_add(input, output);
-	write_money(j, "cost", money_add(model, tools));
-	jw_kbool(j, "is_byok", false);
-	jw_key(j, "cost_details");
-	jw_object(j);
-	if (s->who->has_price)
-		write_money(j, "upstream_inference_cost", model);
-	else
-		jw_knull(j, "upstream_inference_cost"); /* not known */
-	write_money(j, "upstream_inference_prompt_cost", input);
-	write_money(j, "upstream_inference_completions_cost", output);
-	if (s->totals->commands_started)
-		write_money(j, "server_tool_cost", tools);
-	jw_end(j);
-	if (!s->request->conversation->has_server_tool)
-		return;
-	jw_key(j, "server_tool_use_details");
-	jw_object(j);
-	jw_ki64(j, "tool_calls_requested", s->totals->tool_calls_requested);
-	jw_ki64(j, "tool_calls_executed", s->totals->tool_calls_executed);
-	jw_end(j);
-}
-
 void messages_write_usage(struct ropewriter *w, const struct messages_state *s, bool first)
 {
 	static const struct usage none;
@@ -520,7 +482,9 @@ void messages_write_usage(struct ropewriter *w, const struct messages_state *s, 
 		jw_end(j);
 		jw_knull(j, "server_tool_use");
 		if (s->totals)
-			write_cost(w, s);
+			api_write_cost(j, s->who, s->totals, "upstream_inference_prompt_cost",
+			        "upstream_inference_completions_cost",
+			        s->request->conversation->has_server_tool);
 	}
 	jw_end(j);
 }

@@ -1,6 +1,8 @@
 /* What a model's tokens cost, exactly: prices are for a million tokens. */
 #include "api/api.h"
 
+#include "json/json.h"
+
 static uint64_t beyond(uint64_t all, uint64_t earlier)
 {
 	return all > earlier ? all - earlier : 0;
@@ -26,4 +28,43 @@ void api_price(const struct api_identity *who, const struct usage *u, struct mon
 	*ret_input = money_add(*ret_input, price_of(cached, who->cached_price));
 	*ret_output = money_add(
 	        *ret_output, price_of(beyond(u->output, who->earlier.output), who->output_price));
+}
+
+static void write_money(struct json_writer *j, const char *key, struct money m)
+{
+	struct buf b = BUF_INIT(48);
+
+	money_write(&b, m);
+	jw_kraw(j, key, (struct str){b.data, b.len});
+	buf_free(&b);
+}
+
+void api_write_cost(struct json_writer *j, const struct api_identity *who,
+        const struct turn_totals *totals, const char *input_key, const char *output_key,
+        bool has_server_tool)
+{
+	struct money input, output, model;
+
+	api_price(who, &totals->usage, &input, &output);
+	model = money_add(input, output);
+	write_money(j, "cost", money_add(model, totals->sandbox_cost));
+	jw_kbool(j, "is_byok", false);
+	jw_key(j, "cost_details");
+	jw_object(j);
+	if (who->has_price)
+		write_money(j, "upstream_inference_cost", model);
+	else
+		jw_knull(j, "upstream_inference_cost"); /* not known */
+	write_money(j, input_key, input);
+	write_money(j, output_key, output);
+	if (totals->commands_started)
+		write_money(j, "server_tool_cost", totals->sandbox_cost);
+	jw_end(j);
+	if (!has_server_tool)
+		return;
+	jw_key(j, "server_tool_use_details");
+	jw_object(j);
+	jw_ki64(j, "tool_calls_requested", totals->tool_calls_requested);
+	jw_ki64(j, "tool_calls_executed", totals->tool_calls_executed);
+	jw_end(j);
 }

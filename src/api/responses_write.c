@@ -443,46 +443,6 @@ void responses_write_head(struct ropewriter *w, const struct responses_state *s)
 
 /* ---- usage ---- */
 
-static void write_money(struct json_writer *j, const char *key, struct money m)
-{
-	char digits[48];
-	struct buf b = BUF_INIT(sizeof(digits));
-
-	money_write(&b, m);
-	jw_kraw(j, key, (struct str){b.data, b.len});
-	buf_free(&b);
-}
-
-static void write_cost(struct ropewriter *w, const struct responses_state *s)
-{
-	const struct api_identity *who = s->who;
-	struct money input, output, model, tools = s->totals->sandbox_cost;
-	struct json_writer *j = &w->json;
-
-	api_price(who, &s->totals->usage, &input, &output);
-	model = money_add(input, output);
-	write_money(j, "cost", money_add(model, tools));
-	jw_kbool(j, "is_byok", false);
-	jw_key(j, "cost_details");
-	jw_object(j);
-	if (who->has_price)
-		write_money(j, "upstream_inference_cost", model);
-	else
-		jw_knull(j, "upstream_inference_cost"); /* not known */
-	write_money(j, "upstream_inference_input_cost", input);
-	write_money(j, "upstream_inference_output_cost", output);
-	if (s->totals->commands_started)
-		write_money(j, "server_tool_cost", tools);
-	jw_end(j);
-	if (!s->request->conversation->has_server_tool)
-		return;
-	jw_key(j, "server_tool_use_details");
-	jw_object(j);
-	jw_ki64(j, "tool_calls_requested", s->totals->tool_calls_requested);
-	jw_ki64(j, "tool_calls_executed", s->totals->tool_calls_executed);
-	jw_end(j);
-}
-
 static void write_usage(struct ropewriter *w, const struct responses_state *s)
 {
 	struct json_writer *j = &w->json;
@@ -507,7 +467,8 @@ static void write_usage(struct ropewriter *w, const struct responses_state *s)
 	jw_ki64(j, "reasoning_tokens", (int64_t)u->reasoning);
 	jw_end(j);
 	jw_ki64(j, "total_tokens", (int64_t)(u->input + u->output));
-	write_cost(w, s);
+	api_write_cost(j, s->who, s->totals, "upstream_inference_input_cost",
+	        "upstream_inference_output_cost", s->request->conversation->has_server_tool);
 	jw_end(j);
 }
 

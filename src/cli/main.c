@@ -23,12 +23,12 @@ static const struct cli_command commands[] = {
         {"ps", "list containers", cli_ps},
         {"files", "list, get, put, promote or remove a container's files", cli_files},
         {"rm", "remove containers with their files", cli_rm},
+        {"logs", "list, show, follow or export what was recorded of requests", cli_logs},
         {"image", "make or list the root file systems of sandboxes", cli_image},
         {"doctor", "say what this machine offers for sandboxes", cli_doctor},
         {"selftest", "say whether sandboxes hold what they promise here", cli_selftest},
         {"version", "print the version", cli_version},
         {"keys", NULL, later},
-        {"logs", NULL, later},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };

@@ -4,13 +4,13 @@
  *     GET /generation?id=                one
  *     GET|DELETE /generation/content     what was said in it
  *     GET /generations                   many, the newest first
+ *     GET /generations/export            all that these filters find: generations_export.c
  *     GET /generations/{id}/tool_runs    what ran in it
  *     GET /generations/totals            sums by day, model and key
  *
  * All of it is read on the pool, from the workspace of the asking key only.
  */
-#include "gateway/internal.h"
-#include "record/record.h"
+#include "gateway/generations.h"
 
 #include <stdlib.h>
 
@@ -27,190 +27,12 @@ struct job {
 	struct owner owner;
 	bool under_v1;
 	void (*work)(struct job *j);
-	struct buf filters[8]; /* texts of the query */
-	struct store_record_query query;
+	struct generations_filters filters;
 	char id[64];
 	struct buf out; /* the answer */
 	int result;
 	struct error err;
 };
-
-/* ---- writing ---- */
-
-static void write_money(struct json_writer *w, const char *key, struct money m)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(48);
-
-	money_write(&b, m);
-	jw_kraw(w, key, (struct str){b.data, b.len});
-}
-
-static void write_time(struct json_writer *w, const char *key, int64_t ms)
-{
-	char text[32];
-
-	if (ms == 0) {
-		jw_knull(w, key);
-		return;
-	}
-	clock_iso8601(ms, text);
-	jw_kcstr(w, key, text);
-}
-
-static const char *state_name(enum record_state s)
-{
-	return s == RECORD_OPEN ? "open" : s == RECORD_SETTLED ? "settled" : "recovered";
-}
-
-static void write_span(struct json_writer *w, const char *key, int64_t from, int64_t to)
-{
-	if (from == 0 || to == 0)
-		jw_knull(w, key);
-	else
-		jw_ki64(w, key, to > from ? to - from : 0);
-}
-
-static void write_raw(struct json_writer *w, const char *key, const char *raw)
-{
-	if (raw != NULL)
-		jw_kraw(w, key, str_of(raw));
-	else
-		jw_knull(w, key);
-}
-
-static void write_tokens(struct json_writer *w, const struct record_tokens *t)
-{
-	jw_ki64(w, "tokens_prompt", (int64_t)t->input);
-	jw_ki64(w, "tokens_completion", (int64_t)t->output);
-	jw_ki64(w, "native_tokens_prompt", (int64_t)t->input);
-	jw_ki64(w, "native_tokens_completion", (int64_t)t->output);
-	jw_ki64(w, "native_tokens_reasoning", (int64_t)t->reasoning);
-	jw_ki64(w, "native_tokens_cached", (int64_t)t->cached);
-	jw_ki64(w, "native_tokens_cache_write", (int64_t)t->cache_write);
-	jw_kbool(w, "usage_is_estimated", t->estimated);
-}
-
-static void write_costs(struct json_writer *w, const struct record *r)
-{
-	write_money(w, "total_cost", r->total_cost);
-	write_money(w, "usage", r->total_cost);
-	if (r->priced)
-		write_money(w, "upstream_inference_cost", money_add(r->input_cost, r->output_cost));
-	else
-		jw_knull(w, "upstream_inference_cost");
-	write_money(w, "upstream_inference_input_cost", r->input_cost);
-	write_money(w, "upstream_inference_output_cost", r->output_cost);
-	write_money(w, "server_tool_cost", r->sandbox_cost);
-	jw_ki64(w, "sandbox_ms", (int64_t)r->sandbox_ms);
-}
-
-/* The members of one that lists have too. */
-static void write_row(struct json_writer *w, const struct record *r)
-{
-	jw_kcstr(w, "id", r->id);
-	jw_kcstr(w, "ledger_status", state_name(r->state));
-	jw_kcstr(w, "api_type", r->api);
-	jw_kcstr(w, "model", r->model);
-	jw_kcstr(w, "requested_model", r->asked);
-	jw_kcstr(w, "provider_name", r->provider);
-	write_time(w, "created_at", r->begin_ms);
-	jw_ki64(w, "created_at_ms", r->begin_ms);
-	write_span(w, "latency", r->begin_ms, r->first_ms);
-	write_span(w, "generation_time", r->begin_ms, r->end_ms);
-	jw_kbool(w, "streamed", r->streamed);
-	jw_kbool(w, "cancelled", r->cancelled);
-	jw_ki64(w, "status", r->status);
-	jw_kcstr(w, "error", r->error);
-	jw_kcstr(w, "finish_reason", r->finish);
-	jw_kcstr(w, "native_finish_reason", r->native_finish);
-	write_tokens(w, &r->tokens);
-	write_costs(w, r);
-	jw_kcstr(w, "session_id", r->session_id);
-	jw_kcstr(w, "user", r->user);
-	jw_kcstr(w, "request_id", r->request_id);
-	jw_kcstr(w, "user_agent", r->user_agent);
-	jw_kcstr(w, "container_id", r->container_id);
-	jw_kcstr(w, "workspace_id", r->workspace);
-	jw_kcstr(w, "api_key_hash", r->key_hash);
-	jw_kcstr(w, "api_key_name", r->key_name);
-	jw_kbool(w, "content_stored", r->store_content);
-	write_raw(w, "metadata", r->metadata);
-	write_raw(w, "trace", r->trace);
-}
-
-static void write_attempt(struct json_writer *w, const struct record_attempt *a)
-{
-	jw_object(w);
-	jw_kcstr(w, "provider_name", a->provider);
-	jw_kcstr(w, "model", a->model);
-	jw_ki64(w, "status", a->status);
-	jw_kcstr(w, "error", a->error);
-	jw_ki64(w, "started_at_ms", a->begin_ms);
-	write_span(w, "latency", a->begin_ms, a->first_ms);
-	write_span(w, "generation_time", a->begin_ms, a->end_ms);
-	write_tokens(w, &a->tokens);
-	jw_kcstr(w, "finish_reason", a->finish);
-	jw_end(w);
-}
-
-static void write_hit(struct json_writer *w, const struct record_hit *h)
-{
-	jw_object(w);
-	jw_kcstr(w, "guardrail", h->guardrail);
-	jw_kcstr(w, "rule", h->rule);
-	jw_kcstr(w, "pattern", h->pattern);
-	jw_kcstr(w, "action", h->action);
-	jw_kcstr(w, "matched", h->matched);
-	jw_kbool(w, "false_positive", h->false_positive);
-	jw_end(w);
-}
-
-static void write_command(struct json_writer *w, const struct record_command *c)
-{
-	jw_object(w);
-	jw_kcstr(w, "command", c->command);
-	jw_kcstr(w, "stdout", c->out);
-	jw_kcstr(w, "stderr", c->err);
-	jw_kbool(w, "stdout_truncated", c->out_truncated);
-	jw_kbool(w, "stderr_truncated", c->err_truncated);
-	jw_key(w, "outcome");
-	jw_object(w);
-	jw_kcstr(w, "type", c->timed_out ? "timeout" : "exit");
-	if (!c->timed_out)
-		jw_ki64(w, "exit_code", c->exit_code);
-	if (c->signal != NULL)
-		jw_kcstr(w, "signal", c->signal);
-	if (c->reason != NULL)
-		jw_kcstr(w, "reason", c->reason);
-	jw_end(w);
-	jw_ki64(w, "started_at_ms", c->begin_ms);
-	write_span(w, "duration_ms", c->begin_ms, c->end_ms);
-	jw_end(w);
-}
-
-static void write_run(struct json_writer *w, const struct record_run *run)
-{
-	jw_object(w);
-	jw_kcstr(w, "call_id", run->call_id);
-	jw_kcstr(w, "tool", run->tool);
-	jw_kcstr(w, "container_id", run->container_id);
-	jw_kcstr(w, "status", run->status);
-	jw_kcstr(w, "error", run->error);
-	jw_kbool(w, "started_container", run->started_container);
-	jw_ki64(w, "started_at_ms", run->begin_ms);
-	write_span(w, "duration_ms", run->begin_ms, run->end_ms);
-	jw_key(w, "network");
-	jw_object(w);
-	jw_ki64(w, "allowed", (int64_t)run->network_allowed);
-	jw_ki64(w, "denied", (int64_t)run->network_denied);
-	jw_end(w);
-	jw_key(w, "commands");
-	jw_array(w);
-	for (size_t i = 0; i < run->n_commands; i++)
-		write_command(w, &run->commands[i]);
-	jw_end(w);
-	jw_end(w);
-}
 
 /* ---- what the pool does ---- */
 
@@ -237,19 +59,8 @@ static void get_work(struct job *j)
 	jw_object(&w);
 	jw_key(&w, "data");
 	jw_object(&w);
-	write_row(&w, r);
-	jw_kcstr(&w, "traceparent", r->traceparent);
-	jw_ki64(&w, "num_tool_runs", (int64_t)r->n_runs);
-	jw_key(&w, "provider_responses");
-	jw_array(&w);
-	for (size_t i = 0; i < r->n_attempts; i++)
-		write_attempt(&w, &r->attempts[i]);
-	jw_end(&w);
-	jw_key(&w, "guardrail_hits");
-	jw_array(&w);
-	for (size_t i = 0; i < r->n_hits; i++)
-		write_hit(&w, &r->hits[i]);
-	jw_end(&w);
+	generations_write_row(&w, r);
+	generations_write_more(&w, r);
 	jw_end(&w);
 	jw_end(&w);
 	record_free(r);
@@ -266,8 +77,8 @@ static void content_work(struct job *j)
 	jw_object(&w);
 	jw_key(&w, "data");
 	jw_object(&w);
-	write_raw(&w, "input", r->request);
-	write_raw(&w, "output", r->answer);
+	generations_write_raw(&w, "input", r->request);
+	generations_write_raw(&w, "output", r->answer);
 	jw_kcstr(&w, "error", r->error);
 	jw_end(&w);
 	jw_end(&w);
@@ -287,11 +98,7 @@ static void runs_work(struct job *j)
 	jw_init(&w, &j->out);
 	jw_object(&w);
 	jw_kcstr(&w, "object", "list");
-	jw_key(&w, "data");
-	jw_array(&w);
-	for (size_t i = 0; i < r->n_runs; i++)
-		write_run(&w, &r->runs[i]);
-	jw_end(&w);
+	generations_write_runs(&w, "data", r);
 	jw_end(&w);
 	record_free(r);
 }
@@ -318,7 +125,7 @@ static void list_work(struct job *j)
 	struct store_record_list list = {0};
 	struct json_writer w;
 
-	j->result = store_record_list(j->g->reader, &scope, &j->query, &list, &j->err);
+	j->result = store_record_list(j->g->reader, &scope, &j->filters.query, &list, &j->err);
 	if (j->result < 0)
 		return;
 	jw_init(&w, &j->out);
@@ -328,7 +135,7 @@ static void list_work(struct job *j)
 	jw_array(&w);
 	for (size_t i = 0; i < list.n; i++) {
 		jw_object(&w);
-		write_row(&w, list.rows[i]);
+		generations_write_row(&w, list.rows[i]);
 		jw_end(&w);
 	}
 	jw_end(&w);
@@ -349,8 +156,8 @@ static void write_total(struct json_writer *w, const struct store_record_total *
 	jw_kcstr(w, "model", t->model);
 	jw_kcstr(w, "api_key_hash", t->key_hash);
 	jw_ki64(w, "requests", (int64_t)t->requests);
-	write_money(w, "total_cost", (struct money){t->total_cost});
-	write_money(w, "server_tool_cost", (struct money){t->sandbox_cost});
+	generations_write_money(w, "total_cost", (struct money){t->total_cost});
+	generations_write_money(w, "server_tool_cost", (struct money){t->sandbox_cost});
 	jw_ki64(w, "sandbox_ms", (int64_t)t->sandbox_ms);
 	jw_ki64(w, "tokens_prompt", (int64_t)t->input);
 	jw_ki64(w, "tokens_completion", (int64_t)t->output);
@@ -361,7 +168,7 @@ static void write_total(struct json_writer *w, const struct store_record_total *
 static void totals_work(struct job *j)
 {
 	struct store_scope scope = row_scope(j->key);
-	const struct store_record_query *q = &j->query;
+	const struct store_record_query *q = &j->filters.query;
 	struct store_record_total *totals = NULL;
 	struct json_writer w;
 	size_t n = 0;
@@ -398,15 +205,12 @@ static struct job *job_new(struct request *r, void (*work)(struct job *j))
 	j->work = work;
 	j->owner = (struct owner){NULL, on_gone, j};
 	buf_init(&j->out, ANSWER_MAX);
-	for (size_t i = 0; i < sizeof(j->filters) / sizeof(*j->filters); i++)
-		buf_init(&j->filters[i], FILTER_MAX);
 	return j;
 }
 
 static void job_free(struct job *j)
 {
-	for (size_t i = 0; i < sizeof(j->filters) / sizeof(*j->filters); i++)
-		buf_free(&j->filters[i]);
+	generations_filters_clear(&j->filters);
 	buf_free(&j->out);
 	free(j);
 }
@@ -500,23 +304,10 @@ static bool number_of(struct str query, const char *name, uint64_t most, uint64_
 	return str_to_u64((struct str){b.data, b.len}, ret) && *ret <= most;
 }
 
-static int read_filters(struct job *j, struct str query, struct error *err)
+static int read_numbers(struct store_record_query *q, struct str query, struct error *err)
 {
-	struct store_record_query *q = &j->query;
-	const struct {
-		const char *name;
-		struct str *to;
-	} texts[] = {{"after", &q->after}, {"model", &q->model}, {"provider", &q->provider},
-	        {"key", &q->key_hash}, {"session_id", &q->session}, {"container_id", &q->container},
-	        {"q", &q->text}};
-	uint64_t limit = LIST_PRESET, from = 0, until = 0, status = 0;
+	uint64_t limit = LIST_PRESET, from = 0, until = 0, status = 0, ended = 0;
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-		struct buf *b = &j->filters[i];
-
-		if (http_query_get(query, texts[i].name, b) && b->len > 0)
-			*texts[i].to = (struct str){b->data, b->len};
-	}
 	if (!number_of(query, "limit", LIST_MOST, &limit) || limit < 1)
 		return error_param(err, ERR_INVALID, "limit",
 		        "limit must be a whole number from 1 to %d.", LIST_MOST);
@@ -526,14 +317,68 @@ static int read_filters(struct job *j, struct str query, struct error *err)
 	if (!number_of(query, "until_ms", INT64_MAX, &until))
 		return error_param(err, ERR_INVALID, "until_ms",
 		        "until_ms is a time in milliseconds since 1970.");
+	if (!number_of(query, "ended_from_ms", INT64_MAX, &ended))
+		return error_param(err, ERR_INVALID, "ended_from_ms",
+		        "ended_from_ms is a time in milliseconds since 1970.");
 	if (!number_of(query, "status", 599, &status))
 		return error_param(err, ERR_INVALID, "status",
 		        "status is an HTTP status, or its first digit.");
 	q->limit = (uint32_t)limit;
 	q->from_ms = (int64_t)from;
 	q->until_ms = (int64_t)until;
+	q->ended_from_ms = (int64_t)ended;
 	q->status = (int)status;
 	return 0;
+}
+
+static int read_state(struct store_record_query *q, struct str state, struct error *err)
+{
+	static const char *const names[] = {"open", "settled", "recovered"};
+
+	if (state.p == NULL)
+		return 0;
+	for (int i = 0; i < 3 && q->state == 0; i++)
+		if (str_is(state, names[i]))
+			q->state = i + 1;
+	return q->state > 0 ? 0
+	                    : error_param(err, ERR_INVALID, "ledger_status",
+	                              "ledger_status is open, settled or recovered.");
+}
+
+int generations_filters_read(struct generations_filters *f, struct str query, struct error *err)
+{
+	struct store_record_query *q = &f->query;
+	struct str state = {NULL, 0};
+	const struct {
+		const char *name;
+		struct str *to;
+	} texts[] = {{"after", &q->after}, {"model", &q->model}, {"provider", &q->provider},
+	        {"key", &q->key_hash}, {"session_id", &q->session}, {"container_id", &q->container},
+	        {"q", &q->text}, {"api_type", &q->api}, {"user", &q->user},
+	        {"guardrail_hit", &q->hit}, {"ledger_status", &state}};
+
+	_Static_assert(sizeof(texts) / sizeof(*texts) <= sizeof(f->texts) / sizeof(*f->texts),
+	        "room for every text");
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		struct buf *b = &f->texts[i];
+
+		buf_init(b, FILTER_MAX);
+		if (http_query_get(query, texts[i].name, b) && b->len > 0)
+			*texts[i].to = (struct str){b->data, b->len};
+	}
+	if (q->hit.p != NULL && !str_is(q->hit, "any") && !str_is(q->hit, "flag") &&
+	        !str_is(q->hit, "redact") && !str_is(q->hit, "block"))
+		return error_param(err, ERR_INVALID, "guardrail_hit",
+		        "guardrail_hit is any, flag, redact or block.");
+	if (read_state(q, state, err) < 0)
+		return -ERR_INVALID;
+	return read_numbers(q, query, err);
+}
+
+void generations_filters_clear(struct generations_filters *f)
+{
+	for (size_t i = 0; i < sizeof(f->texts) / sizeof(*f->texts); i++)
+		buf_free(&f->texts[i]);
 }
 
 void generations_list(struct request *r)
@@ -541,7 +386,7 @@ void generations_list(struct request *r)
 	struct job *j = job_new(r, list_work);
 	struct error e;
 
-	if (read_filters(j, http_request_query(r->x), &e) < 0)
+	if (generations_filters_read(&j->filters, http_request_query(r->x), &e) < 0)
 		job_refuse(j, &e);
 	else
 		job_go(j);
@@ -552,7 +397,7 @@ void generations_totals(struct request *r)
 	struct job *j = job_new(r, totals_work);
 	struct error e;
 
-	if (read_filters(j, http_request_query(r->x), &e) < 0)
+	if (generations_filters_read(&j->filters, http_request_query(r->x), &e) < 0)
 		job_refuse(j, &e);
 	else
 		job_go(j);

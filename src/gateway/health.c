@@ -2,8 +2,8 @@
  * GET /healthz, /readyz and /metrics: for those who watch a server, not for its clients.
  *
  * /healthz: this gateway's loop runs. /readyz: it takes work. The first needs nothing; the second
- * looks at what a request needs, and writes to the store for it, at most once in STORE_MS, since
- * anybody may ask. What is wrong is told in a word, the rest is in the log.
+ * looks at what a request needs, and writes to the store for it, at most once in STORE_MS and never
+ * twice at a time, since anybody may ask. What is wrong is told in a word, the rest is in the log.
  *
  * /metrics says how much is going on, so it is for admin keys; and without one for clients of this
  * machine, where a Prometheus beside brig needs no secret. Whoever comes through a proxy on this
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define STORE_MS      1000
+#define STORE_SLOW_MS 2000 /* nobody is told to wait for one that is so slow */
 #define SUPERVISOR_MS 10000
 #define METRICS_MAX   ((size_t)4 << 20)
 
@@ -128,6 +129,7 @@ static void check_done(void *arg)
 	struct check *c = arg;
 
 	c->g->store_failed = c->result < 0;
+	c->g->store_asked_ms = 0;
 	c->g->store_checked_ms = clock_mono_ms();
 	if (c->x != NULL) {
 		http_exchange_set_data(c->x, NULL);
@@ -141,22 +143,35 @@ static void on_gone(void *self, enum http_gone why)
 	((struct check *)self)->x = NULL;
 }
 
+/* Is it known already, as well as it need be? */
+static bool store_is_known(const struct gateway *g, bool *ret_failed)
+{
+	uint64_t now = clock_mono_ms();
+
+	*ret_failed = g->store_failed ||
+	              (g->store_asked_ms > 0 && now - g->store_asked_ms > STORE_SLOW_MS);
+	return g->store_asked_ms > 0 ||
+	       (g->store_checked_ms > 0 && now - g->store_checked_ms < STORE_MS);
+}
+
 static void answer_ready(struct gateway *g, struct http_exchange *x)
 {
 	const char *wrong = wrong_at_once(g);
 	struct check *c;
+	bool failed;
 
-	if (wrong != NULL ||
-	        (g->store_checked_ms > 0 && clock_mono_ms() - g->store_checked_ms < STORE_MS)) {
-		say(x, wrong == NULL && g->store_failed ? "the store cannot be written" : wrong);
+	if (wrong != NULL || store_is_known(g, &failed)) {
+		say(x, wrong == NULL && failed ? "the store cannot be written" : wrong);
 		return;
 	}
 	c = mem_alloc(sizeof(*c));
 	*c = (struct check){.g = g, .x = x};
 	c->owner = (struct owner){NULL, on_gone, c};
 	http_exchange_set_data(x, &c->owner);
+	g->store_asked_ms = clock_mono_ms();
 	if (pool_run(g->pool, check_work, check_done, c))
 		return;
+	g->store_asked_ms = 0;
 	http_exchange_set_data(x, NULL);
 	free(c);
 	say(x, "the server has too much to do");

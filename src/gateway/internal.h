@@ -77,6 +77,7 @@ struct gateway {
 	bool draining;
 	bool store_failed;         /* when it was tried for /readyz: */
 	uint64_t store_checked_ms; /* monotonic; 0: never */
+	uint64_t store_asked_ms;   /* since when that is being tried; 0: it is not */
 	struct error failed; /* why the loop ended, if not cleanly */
 };
 
@@ -210,6 +211,7 @@ void generations_forget(struct request *r);
 void generations_runs(struct request *r);
 void generations_list(struct request *r);
 void generations_totals(struct request *r);
+void generations_export(struct request *r);
 void containers_create(struct request *r);
 void containers_list(struct request *r);
 void containers_get(struct request *r);

@@ -28,6 +28,9 @@
 #define BATCH           64
 #define FORGET          1000
 #define RESPONSE_STEPS  16
+/* Records go in steps that are over before a turn would wait for them. */
+#define RECORD_STEP  100
+#define RECORD_STEPS 200
 #define LEDGER_LOST_MS  15000 /* an open record without a heartbeat for so long */
 #define NETWORK_KEPT_MS (INT64_C(30) * 86400000) /* records of egress */
 /* Between looks for blobs that no document has; sooner while there are any. */
@@ -218,6 +221,16 @@ static int expire_responses(struct store *s, int64_t now, struct error *err)
 	return n;
 }
 
+static int expire_records(struct keeper *k, int64_t now)
+{
+	int64_t before = now - (int64_t)k->g->config->log_days * 86400000;
+	int n = RECORD_STEP;
+
+	for (unsigned i = 0; n == RECORD_STEP && i < RECORD_STEPS; i++)
+		n = store_records_expire(k->g->store, before, RECORD_STEP, &k->err);
+	return n;
+}
+
 static void round_work(void *arg)
 {
 	struct keeper *k = arg;
@@ -236,7 +249,7 @@ static void round_work(void *arg)
 
 	metric_add(&k->g->shared->metrics.recovered, recovered > 0 ? (uint64_t)recovered : 0);
 	if (recovered < 0 ||
-	        store_records_expire(s, now - (int64_t)k->g->config->log_days * 86400000, FORGET, &k->err) < 0)
+	        expire_records(k, now) < 0)
 		return;
 	if (expire_responses(s, now, &k->err) < 0 ||
 	        store_idempotency_expire(s, now, FORGET, &k->err) < 0)

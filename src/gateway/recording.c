@@ -313,6 +313,38 @@ static void tokens_fill(struct record_tokens *to, const struct usage *u)
 	        .given = true};
 }
 
+/*
+ * A reply without a word on its tokens, since it was broken off or relayed for a client that did
+ * not ask: it is paid for by what was seen of it, about four bytes a token, of the request and of
+ * the text.
+ */
+static void estimate(struct turn_run *t, struct record_attempt *a)
+{
+	struct recording *rec = &t->recording;
+	uint64_t input = (rec->asked_bytes + BYTES_A_TOKEN - 1) / BYTES_A_TOKEN;
+	uint64_t output = (rec->seen_bytes + BYTES_A_TOKEN - 1) / BYTES_A_TOKEN;
+
+	if (a->tokens.given || a->status != 200)
+		return;
+	a->tokens = (struct record_tokens){.input = input, .output = output, .estimated = true};
+	rec->guessed_input += input;
+	rec->guessed_output += output;
+}
+
+/* What was not told goes into the same totals as what was. */
+static void add_guessed(struct turn_run *t, struct turn_totals *totals)
+{
+	const struct recording *rec = &t->recording;
+	struct usage *u = &totals->usage;
+
+	if (rec->guessed_input + rec->guessed_output == 0)
+		return;
+	u->input += rec->guessed_input;
+	u->output += rec->guessed_output;
+	u->given = true;
+	rec->record->tokens.estimated = true;
+}
+
 void recording_stream(struct turn_run *t, const struct stream_event *ev)
 {
 	struct record_attempt *a = attempt_of(t);
@@ -341,6 +373,8 @@ void recording_stream(struct turn_run *t, const struct stream_event *ev)
 		break;
 	case STREAM_END:
 		record_set(&a->finish, str_of(finish_name(ev->finish)));
+		if (t->relay.on)
+			estimate(t, a);
 		attempt_ended(t, a);
 		break;
 	case STREAM_ERROR:
@@ -546,26 +580,6 @@ static struct record *finish_record(struct turn_run *t)
 	return r;
 }
 
-/*
- * A reply that was broken off without a word on its tokens is paid for by what was seen of it:
- * about four bytes a token, of the request and of the text. What a local provider writes is free.
- */
-static void estimate(struct turn_run *t, struct turn_totals *totals)
-{
-	struct record_attempt *a = attempt_of(t);
-	struct usage *u = &totals->usage;
-	uint64_t input = (t->recording.asked_bytes + BYTES_A_TOKEN - 1) / BYTES_A_TOKEN;
-	uint64_t output = (t->recording.seen_bytes + BYTES_A_TOKEN - 1) / BYTES_A_TOKEN;
-
-	if (a == NULL || a->tokens.given || a->status != 200)
-		return;
-	a->tokens = (struct record_tokens){.input = input, .output = output, .estimated = true};
-	u->input += input;
-	u->output += output;
-	u->given = true;
-	t->recording.record->tokens.estimated = true;
-}
-
 void recording_hold(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals)
 {
@@ -580,8 +594,9 @@ void recording_hold(
 	rec->totals = *totals;
 	fill_served(r, t);
 	r->cancelled = end->status == TURN_CANCELED;
-	if (r->cancelled)
-		estimate(t, &rec->totals);
+	if (r->cancelled && attempt_of(t) != NULL)
+		estimate(t, attempt_of(t));
+	add_guessed(t, &rec->totals);
 	fill_totals(r, t, &rec->totals);
 	r->status = status_of(t, end);
 	if (end->error != NULL)
@@ -592,23 +607,35 @@ void recording_hold(
 	ledger_write(t->g->ledger, STORE_RECORD_SETTLE, finish_record(t), true, on_settled, t);
 }
 
-void recording_refused(struct turn_run *t, const struct error *e)
+static void on_refused(void *ctx, const struct error *err)
+{
+	struct turn_run *t = ctx;
+
+	t->recording.then(t, err);
+}
+
+void recording_refused(struct turn_run *t, const struct error *e, recording_fn then)
 {
 	struct record *r = t->recording.record;
 
-	if (r == NULL)
+	if (r == NULL) {
+		if (then != NULL)
+			then(t, NULL);
 		return;
+	}
 	r->cancelled = e == NULL;
 	r->status = e != NULL ? error_http_status(e) : 0;
 	if (e != NULL)
 		record_set(&r->error, str_of(e->text));
-	ledger_write(t->g->ledger, STORE_RECORD_SETTLE, finish_record(t), true, NULL, NULL);
+	t->recording.then = then;
+	ledger_write(t->g->ledger, STORE_RECORD_SETTLE, finish_record(t), true,
+	        then != NULL ? on_refused : NULL, t);
 }
 
 void recording_free(struct turn_run *t)
 {
 	if (t->recording.record != NULL && t->recording.asked)
-		recording_refused(t, NULL);
+		recording_refused(t, NULL, NULL);
 	t->recording.record = record_free(t->recording.record);
 	buf_free(&t->recording.completion);
 	buf_free(&t->recording.reasoning);

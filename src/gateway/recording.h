@@ -30,8 +30,9 @@ struct recording {
 	enum item_type writing;           /* what the upstream writes */
 	struct buf completion, reasoning; /* content */
 	size_t asked_bytes, seen_bytes;   /* of the request; of what the upstream under way wrote */
-	size_t run;                       /* the one under way, in record->runs; SIZE_MAX: none */
-	struct turn_output end;           /* held until the row is settled */
+	uint64_t guessed_input, guessed_output; /* tokens that no provider told of */
+	size_t run;             /* the one under way, in record->runs; SIZE_MAX: none */
+	struct turn_output end; /* held until the row is settled */
 	struct turn_totals totals;
 };
 
@@ -63,8 +64,9 @@ void recording_output(struct turn_run *t, const struct turn_output *o);
 /* The end is to be emitted; turn_run_emit_settled() follows, from within or from the loop. */
 void recording_hold(
         struct turn_run *t, const struct turn_output *end, const struct turn_totals *totals);
-/* It ends before there was a turn. */
-void recording_refused(struct turn_run *t, const struct error *e);
+/* It ends before there was a turn. then (NULL: nobody waits) comes from within or from the loop,
+ * when that is written down. */
+void recording_refused(struct turn_run *t, const struct error *e, recording_fn then);
 /* A heartbeat of every open one. */
 void recording_beat_all(struct gateway *g);
 void recording_free(struct turn_run *t); /* what was not settled, is */

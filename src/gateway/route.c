@@ -117,6 +117,7 @@ static const struct route_entry routes[] = {
         {"GET", "/generation/content", generations_content, NO_BODY, NULL, false},
         {"DELETE", "/generation/content", generations_forget, NO_BODY, NULL, false},
         {"GET", "/generations", generations_list, NO_BODY, NULL, false},
+        {"GET", "/generations/export", generations_export, NO_BODY, NULL, false},
         {"GET", "/generations/totals", generations_totals, NO_BODY, NULL, false},
         {"GET", "/generations/{}/tool_runs", generations_runs, NO_BODY, NULL, false},
         {"POST", "/containers", containers_create, 2u << 20, NULL, false},

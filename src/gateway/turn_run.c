@@ -55,6 +55,7 @@ void turn_run_free(struct turn_run *t)
 	free(t->model_shown);
 	free(t->metadata);
 	free(t->job_error);
+	free(t->refused);
 	if (t->timer != NULL)
 		event_free(t->timer);
 	if (t->keepalive != NULL)

@@ -121,6 +121,7 @@ struct turn_run {
 	bool cancel_later, timer_later; /* events that came meanwhile */
 	int status;                     /* of the answer */
 	const struct error *failure;    /* the turn's own, of OUT_END; NULL: none */
+	struct error *refused;          /* why there is no turn; NULL: there is one, or nobody asks */
 	struct error *job_error;        /* of the work on the pool that has failed */
 	struct event *timer, *keepalive;
 	struct event *more;   /* NULL until needed: goes on with a large event in the next step */

@@ -15,14 +15,12 @@
 /* In a path: what is longer than a name may be is refused as a name. */
 #define MODEL_NAME_MAX 1024
 
-/* Ends it before there is a turn. Where the client has gone nobody asks for the reason, and e may
- * be NULL. */
-static void refuse(struct turn_run *t, const struct error *e)
+static void refused(struct turn_run *t, const struct error *err)
 {
 	struct http_exchange *x = t->x;
+	const struct error *e = t->refused;
 
-	t->done = true;
-	recording_refused(t, e);
+	t->storing = false;
 	if (x != NULL && t->sink != NULL) {
 		turn_run_sink_end(t, e);
 	} else if (x != NULL) {
@@ -33,6 +31,16 @@ static void refuse(struct turn_run *t, const struct error *e)
 			respond_error_to(x, t->asks, t->in.under_v1, t->who.id, e);
 	}
 	turn_run_reap(t);
+}
+
+/* Ends it before there is a turn; the client hears of it once it is written down. Where the client
+ * has gone nobody asks for the reason, and e may be NULL. */
+static void refuse(struct turn_run *t, const struct error *e)
+{
+	t->done = true;
+	t->storing = true; /* keeps it alive until then */
+	t->refused = e != NULL ? error_copy(e) : NULL;
+	recording_refused(t, e, refused);
 }
 
 /* What the target before took is booked at its own prices. */

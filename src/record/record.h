@@ -59,7 +59,8 @@ struct record_run {
 	int64_t begin_ms, end_ms;
 	struct record_command *commands;
 	size_t n_commands;
-	uint64_t network_allowed, network_denied; /* verdicts of egress meanwhile */
+	uint64_t network_allowed,
+	        network_denied; /* verdicts of egress meanwhile; read from a store only */
 };
 
 /* What a guardrail found. */

@@ -4,7 +4,8 @@
  * Theory of operation. One connection a process, behind a mutex; every call takes it, runs one or a
  * few statements and gives it back, so no transaction outlives a call. Journal mode WAL: readers
  * never wait for the writer, and what was committed is in the WAL file before commit returns, so a
- * killed process loses nothing; `synchronous` decides whether commit also waits for the disk.
+ * killed process loses nothing; `synchronous` decides whether commit also waits for the disk. The
+ * WAL is emptied by a thread of its own: sqlite_checkpoint.c.
  *
  * Several processes write. A statement that only writes is a transaction of its own. Where reading
  * and writing belong together the transaction begins with BEGIN IMMEDIATE: a transaction that began
@@ -622,6 +623,7 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->idempotency[i]);
 	for (size_t i = 0; i < SQLITE_RECORD_STATEMENTS; i++)
 		sqlite3_finalize(q->records[i]);
+	q->checkpoint = sqlite_checkpoint_free(q->checkpoint);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
@@ -806,6 +808,7 @@ int sqlite_open(const struct store_options *o, struct store **ret, struct error 
 		sqlite_close_store(&q->store);
 		return r;
 	}
+	q->checkpoint = sqlite_checkpoint_new(q->db, o->path);
 	*ret = &q->store;
 	return 0;
 }

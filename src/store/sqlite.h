@@ -16,12 +16,15 @@
 #define SQLITE_NETWORK_STATEMENTS     4
 #define SQLITE_RESPONSE_STATEMENTS    24
 #define SQLITE_IDEMPOTENCY_STATEMENTS 16
-#define SQLITE_RECORD_STATEMENTS      24
+#define SQLITE_RECORD_STATEMENTS      28
+
+struct sqlite_checkpoint;
 
 struct sqlite {
 	struct store store;
 	pthread_mutex_t lock;
 	sqlite3 *db;
+	struct sqlite_checkpoint *checkpoint;
 	sqlite3_stmt *main[SQLITE_MAIN_STATEMENTS]; /* prepared when first used: sqlite.c */
 	sqlite3_stmt *documents[SQLITE_DOCUMENT_STATEMENTS];      /* and sqlite_documents.c */
 	sqlite3_stmt *network[SQLITE_NETWORK_STATEMENTS];         /* and sqlite_network.c */
@@ -55,6 +58,13 @@ int sqlite_begin(struct sqlite *q, struct error *err);
 int sqlite_finish(struct sqlite *q, int r, struct error *err);
 struct str sqlite_column_str(sqlite3_stmt *st, int at); /* until the next step */
 char *sqlite_column_dup(sqlite3_stmt *st, int at);      /* malloc'ed; NULL for NULL */
+
+/* ---- sqlite_checkpoint.c ---- */
+
+/* From now on commits of db do not wait for the WAL to be emptied. */
+struct sqlite_checkpoint *sqlite_checkpoint_new(sqlite3 *db, const char *path);
+/* While db is open and nobody uses it. Takes NULL; returns NULL. */
+struct sqlite_checkpoint *sqlite_checkpoint_free(struct sqlite_checkpoint *c);
 
 /* ---- sqlite_documents.c: the calls of the backend's table ---- */
 

@@ -124,10 +124,13 @@ static const struct column run_columns[] = {
         RUN(started_container, BOOL),
         RUN(begin_ms, I64),
         RUN(end_ms, I64),
+        /* These two are counted when they are read. */
         RUN(network_allowed, I64),
         RUN(network_denied, I64),
 };
+#define RUN_COUNTS 2
 static const struct column command_columns[] = {
+        /* Content comes first. */
         COMMAND(command, TEXT),
         COMMAND(out, TEXT),
         COMMAND(err, TEXT),
@@ -141,11 +144,11 @@ static const struct column command_columns[] = {
         COMMAND(end_ms, I64),
 };
 static const struct column hit_columns[] = {
+        HIT(matched, TEXT), /* content */
         HIT(guardrail, TEXT),
         HIT(rule, TEXT),
         HIT(pattern, TEXT),
         HIT(action, TEXT),
-        HIT(matched, TEXT),
         HIT(false_positive, BOOL),
 };
 _Static_assert(sizeof(enum record_state) == sizeof(int), "state is bound as an int");
@@ -164,7 +167,8 @@ enum statement {
 	ST_DROP,
 	ST_ADD = ST_DROP + 4,
 	ST_READ = ST_ADD + 4,
-	N_STATEMENTS = ST_READ + 4,
+	ST_READ_LEAN = ST_READ + 4, /* without content */
+	N_STATEMENTS = ST_READ_LEAN + 4,
 };
 _Static_assert(N_STATEMENTS <= SQLITE_RECORD_STATEMENTS, "room for every statement");
 
@@ -172,13 +176,14 @@ enum child { ATTEMPTS, RUNS, COMMANDS, HITS, N_CHILDREN };
 static const struct {
 	const char *name, *keys;
 	const struct column *columns;
-	size_t n, n_keys;
+	size_t n, n_keys, n_content;
 } tables[N_CHILDREN] = {
-        [ATTEMPTS] = {"record_attempts", "record, number", attempt_columns, N(attempt_columns), 2},
-        [RUNS] = {"record_runs", "record, number", run_columns, N(run_columns), 2},
+        [ATTEMPTS] = {"record_attempts", "record, number", attempt_columns, N(attempt_columns), 2,
+                0},
+        [RUNS] = {"record_runs", "record, number", run_columns, N(run_columns), 2, 0},
         [COMMANDS] = {"record_commands", "record, run, number", command_columns, N(command_columns),
-                3},
-        [HITS] = {"record_hits", "record, number", hit_columns, N(hit_columns), 2},
+                3, 3},
+        [HITS] = {"record_hits", "record, number", hit_columns, N(hit_columns), 2, 1},
 };
 
 #define KEY "account = ?1 AND workspace = ?2 AND id = ?3"
@@ -218,6 +223,20 @@ static void beat_sql(struct buf *sql)
 	buf_puts(sql, " WHERE " KEY " AND state = 0");
 }
 
+/*
+ * The verdicts of egress on a run's container in the run's time. Egress tells one gateway of the
+ * node, a while later, so no run knows them when it ends; the records of the network do.
+ */
+static void verdicts_write(struct buf *sql, int allowed)
+{
+	buf_printf(sql,
+	        ", (SELECT coalesce(sum(1 + w.more), 0) FROM records o JOIN network w ON "
+	        "w.account = o.account AND w.workspace = o.workspace AND "
+	        "w.container = record_runs.container_id WHERE o.n = ?1 AND w.allowed = %d AND "
+	        "w.time_ms BETWEEN record_runs.begin_ms AND record_runs.end_ms)",
+	        allowed);
+}
+
 static void child_sql(struct buf *sql, enum statement base, enum child c)
 {
 	if (base == ST_DROP) {
@@ -229,8 +248,15 @@ static void child_sql(struct buf *sql, enum statement base, enum child c)
 		marks_write(sql, tables[c].n_keys + tables[c].n);
 		buf_puts(sql, ")");
 	} else {
+		size_t from = base == ST_READ_LEAN ? tables[c].n_content : 0;
+
 		buf_puts(sql, "SELECT ");
-		names_write(sql, tables[c].columns, tables[c].n);
+		names_write(sql, tables[c].columns + from,
+		        tables[c].n - from - (c == RUNS ? RUN_COUNTS : 0));
+		if (c == RUNS) {
+			verdicts_write(sql, 1);
+			verdicts_write(sql, 0);
+		}
 		buf_printf(sql, "%s FROM %s WHERE record = ?1 ORDER BY %s",
 		        c == COMMANDS ? ", run" : "", tables[c].name, tables[c].keys);
 	}
@@ -274,9 +300,10 @@ static void sql_write(struct buf *sql, enum statement which)
 		return;
 	default:
 		child_sql(sql,
-		        which >= ST_READ  ? ST_READ
-		        : which >= ST_ADD ? ST_ADD
-		                          : ST_DROP,
+		        which >= ST_READ_LEAN ? ST_READ_LEAN
+		        : which >= ST_READ    ? ST_READ
+		        : which >= ST_ADD     ? ST_ADD
+		                              : ST_DROP,
 		        (enum child)((which - ST_DROP) % N_CHILDREN));
 	}
 }
@@ -454,17 +481,20 @@ int sqlite_records_write(struct store *s, struct str holder, const struct store_
 
 /* ---- reading ---- */
 
-static int read_children(
-        struct sqlite *q, enum child c, int64_t n, struct record *r, struct error *err)
+static int read_children(struct sqlite *q, enum child c, int64_t n, bool content, struct record *r,
+        struct error *err)
 {
-	sqlite3_stmt *st = prepare(q, ST_READ + c, err);
+	size_t from = content ? 0 : tables[c].n_content;
+	sqlite3_stmt *st = prepare(q, (content ? ST_READ : ST_READ_LEAN) + c, err);
 	int step, result = 0;
 
 	if (!st)
 		return -ERR_IO;
 	sqlite3_bind_int64(st, 1, n);
 	while ((step = sqlite3_step(st)) == SQLITE_ROW) {
-		size_t run = c == COMMANDS ? (size_t)sqlite3_column_int64(st, (int)tables[c].n) : 0;
+		size_t run = c == COMMANDS
+		                     ? (size_t)sqlite3_column_int64(st, (int)(tables[c].n - from))
+		                     : 0;
 		void *to;
 
 		if (c == COMMANDS && run >= r->n_runs)
@@ -473,11 +503,21 @@ static int read_children(
 		     : c == RUNS   ? (void *)record_add_run(r)
 		     : c == HITS   ? (void *)record_add_hit(r)
 		                   : (void *)record_add_command(&r->runs[run]);
-		read_columns(st, tables[c].columns, tables[c].n, to);
+		read_columns(st, tables[c].columns + from, tables[c].n - from, to);
 	}
 	if (step != SQLITE_DONE)
 		result = sqlite_fail(q, "read a part of a record", err);
 	sqlite_reset_statement(st);
+	return result;
+}
+
+static int read_parts(
+        struct sqlite *q, int64_t n, bool content, struct record *r, struct error *err)
+{
+	int result = 0;
+
+	for (unsigned c = 0; c < N_CHILDREN && result == 0; c++)
+		result = read_children(q, (enum child)c, n, content, r, err);
 	return result;
 }
 
@@ -504,8 +544,8 @@ int sqlite_records_get(struct store *s, const struct store_scope *scope, struct 
 		r = sqlite_fail(q, "read a record", err);
 	}
 	sqlite_reset_statement(st);
-	for (unsigned c = 0; c < N_CHILDREN && r == 0; c++)
-		r = read_children(q, (enum child)c, n, record, err);
+	if (r == 0)
+		r = read_parts(q, n, true, record, err);
 	if (r < 0)
 		record = record_free(record);
 	else
@@ -520,13 +560,31 @@ int sqlite_records_get(struct store *s, const struct store_scope *scope, struct 
 	"c WHERE c.record = records.n AND (instr(c.command, ?11) OR instr(c.out, ?11) OR "         \
 	"instr(c.err, ?11))))"
 
+/* These are few, and no other index helps. */
+static bool only_failed(const struct store_record_query *query)
+{
+	int status = query->status;
+
+	return (status >= 400 || (status >= 4 && status < 10)) && !query->model.p &&
+	       !query->key_hash.p && !query->session.p && !query->container.p;
+}
+
 /* Only the conditions that are asked for, so that the index that fits is taken. */
 static void list_sql(struct buf *sql, const struct store_record_query *query)
 {
 	buf_puts(sql, "SELECT ");
-	names_write(sql, row_columns, N(row_columns) - ROW_CONTENT);
-	buf_puts(sql, " FROM records WHERE account = ?1 AND workspace = ?2 AND "
-	              "(begin_ms, n) < (?3, ?4) AND begin_ms >= ?5");
+	names_write(sql, row_columns, N(row_columns) - (query->content ? 0 : ROW_CONTENT));
+	buf_puts(sql, ", n FROM records ");
+	if (query->ended_from_ms > 0)
+		buf_puts(sql, "INDEXED BY records_ended ");
+	else if (query->state == RECORD_OPEN + 1)
+		buf_puts(sql, "INDEXED BY records_open ");
+	else if (only_failed(query))
+		buf_puts(sql, "INDEXED BY records_failed ");
+	buf_puts(sql, "WHERE account = ?1 AND workspace = ?2 AND (begin_ms, n) < (?3, ?4) AND "
+	              "begin_ms >= ?5");
+	if (query->ended_from_ms > 0)
+		buf_puts(sql, " AND state <> 0 AND end_ms >= ?17");
 	if (query->model.p)
 		buf_puts(sql, " AND model = ?6");
 	if (query->provider.p)
@@ -539,10 +597,21 @@ static void list_sql(struct buf *sql, const struct store_record_query *query)
 		buf_puts(sql, " AND container_id = ?10");
 	if (query->text.p)
 		buf_puts(sql, " AND " CONTENT_OF);
+	if (only_failed(query))
+		buf_puts(sql, " AND status >= 400");
 	if (query->status > 0 && query->status < 10)
 		buf_puts(sql, " AND status / 100 = ?12");
 	else if (query->status > 0)
 		buf_puts(sql, " AND status = ?12");
+	if (query->api.p)
+		buf_puts(sql, " AND api = ?14");
+	if (query->user.p)
+		buf_puts(sql, " AND user = ?15");
+	if (query->hit.p)
+		buf_puts(sql, " AND EXISTS (SELECT 1 FROM record_hits h WHERE h.record = records.n "
+		              "AND (?16 = 'any' OR h.action = ?16))");
+	if (query->state > 0)
+		buf_printf(sql, " AND state = %d", query->state - 1);
 	buf_puts(sql, " ORDER BY begin_ms DESC, n DESC LIMIT ?13");
 }
 
@@ -583,26 +652,60 @@ static void bind_query(sqlite3_stmt *st, const struct store_scope *scope,
 		sqlite_bind_str(st, 6 + i, texts[i]);
 	sqlite3_bind_int(st, 12, query->status);
 	sqlite3_bind_int64(st, 13, (int64_t)query->limit + 1);
+	sqlite_bind_str(st, 14, query->api);
+	sqlite_bind_str(st, 15, query->user);
+	sqlite_bind_str(st, 16, query->hit);
+	sqlite3_bind_int64(st, 17, query->ended_from_ms);
 }
 
-static int read_list(struct sqlite *q, sqlite3_stmt *st, uint32_t limit,
+static size_t text_bytes(const char *s)
+{
+	return s != NULL ? strlen(s) : 0;
+}
+
+/* About what it takes: texts that may be long. */
+static size_t record_bytes(const struct record *r)
+{
+	size_t n = sizeof(*r) + text_bytes(r->request) + text_bytes(r->answer) +
+	           text_bytes(r->metadata) + text_bytes(r->trace);
+
+	for (size_t i = 0; i < r->n_runs; i++)
+		for (size_t k = 0; k < r->runs[i].n_commands; k++) {
+			const struct record_command *c = &r->runs[i].commands[k];
+
+			n += sizeof(*c) + text_bytes(c->command) + text_bytes(c->out) +
+			     text_bytes(c->err);
+		}
+	return n;
+}
+
+static int read_list(struct sqlite *q, sqlite3_stmt *st, const struct store_record_query *query,
         struct store_record_list *ret, struct error *err)
 {
+	size_t columns = N(row_columns) - (query->content ? 0 : ROW_CONTENT);
 	struct store_record_list list = {0};
-	size_t cap = 0;
-	int step;
+	size_t cap = 0, bytes = 0;
+	int step, r = 0;
 
-	while ((step = sqlite3_step(st)) == SQLITE_ROW && list.n < limit) {
-		struct record *r = record_new();
+	while ((step = sqlite3_step(st)) == SQLITE_ROW && list.n < query->limit &&
+	        (query->most_bytes == 0 || bytes < query->most_bytes) && r == 0) {
+		struct record *row = record_new();
 
-		read_columns(st, row_columns, N(row_columns) - ROW_CONTENT, r);
+		read_columns(st, row_columns, columns, row);
 		mem_grow(&list.rows, &cap, list.n, sizeof(*list.rows));
-		list.rows[list.n++] = r;
+		list.rows[list.n++] = row;
+		list.last = (struct store_record_place){
+		        row->begin_ms, sqlite3_column_int64(st, (int)columns)};
+		if (query->parts)
+			r = read_parts(q, list.last.n, query->content, row, err);
+		bytes += query->most_bytes > 0 ? record_bytes(row) : 0;
 	}
 	list.has_more = step == SQLITE_ROW;
-	if (step != SQLITE_ROW && step != SQLITE_DONE) {
+	if (r == 0 && step != SQLITE_ROW && step != SQLITE_DONE)
+		r = sqlite_fail(q, "list records", err);
+	if (r < 0) {
 		store_record_list_clear(&list);
-		return sqlite_fail(q, "list records", err);
+		return r;
 	}
 	*ret = list;
 	return 0;
@@ -613,21 +716,28 @@ int sqlite_records_list(struct store *s, const struct store_scope *scope,
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
 	_cleanup_buf_ struct buf sql = BUF_INIT(SQL_MAX);
-	int64_t begin = query->until_ms > 0 ? query->until_ms : INT64_MAX;
-	int64_t n = query->until_ms > 0 ? -1 : INT64_MAX;
+	int64_t begin = INT64_MAX, n = INT64_MAX;
 	sqlite3_stmt *st = NULL;
 	int r = 0;
 
-	if (query->after.p)
+	if (query->behind.n > 0) {
+		begin = query->behind.begin_ms;
+		n = query->behind.n;
+	} else if (query->after.p) {
 		r = find_after(q, scope, query->after, &begin, &n, err);
+	}
 	if (r < 0)
 		return r;
+	if (query->until_ms > 0 && query->until_ms <= begin) {
+		begin = query->until_ms;
+		n = -1;
+	}
 	list_sql(&sql, query);
 	st = sqlite_statement(q, &st, buf_cstr(&sql), err);
 	if (!st)
 		return -ERR_IO;
 	bind_query(st, scope, query, begin, n);
-	r = read_list(q, st, query->limit, ret, err);
+	r = read_list(q, st, query, ret, err);
 	sqlite3_finalize(st);
 	return r;
 }

@@ -348,18 +348,30 @@ int store_records_write(struct store *s, struct str holder, const struct store_r
 int store_record_get(struct store *s, const struct store_scope *scope, struct str id,
         struct record **ret, struct error *err);
 
+/* Where a row stands in the order of lists, whether it is still there or not. n 0: no place. */
+struct store_record_place {
+	int64_t begin_ms, n;
+};
 struct store_record_query {
-	struct str after;                                         /* id of the last one seen */
-	struct str model, provider, key_hash, session, container; /* {NULL,0}: all */
+	struct str after;                 /* id of the last one seen */
+	struct store_record_place behind; /* or its place; one of the two at most */
+	struct str model, provider, key_hash, session, container, api, user; /* {NULL,0}: all */
+	struct str hit;            /* a guardrail did that: "flag", "redact", "block"; "any" */
 	struct str text;           /* occurs in the content of request, answer or commands */
 	int64_t from_ms, until_ms; /* of the beginning: [from, until); until 0: no end */
+	int64_t ended_from_ms;     /* have ended, not before this; 0: all */
 	int status;                /* 0: all; 4 and 5: all of 4xx, 5xx; else this one */
+	int state;                 /* 0: all; else enum record_state + 1 */
 	uint32_t limit;            /* 1 … 1000 */
+	bool parts;                /* with attempts, runs, their commands, and hits */
+	bool content;              /* with content, that of parts too */
+	size_t most_bytes;         /* ends after the row that reaches it; 0: no bound */
 };
 struct store_record_list {
-	struct record **rows; /* newest first, without attempts, runs, hits and content */
+	struct record **rows; /* newest first */
 	size_t n;
 	bool has_more;
+	struct store_record_place last; /* of the last row */
 };
 /* An unknown `after` is -ERR_INVALID with param "after". */
 int store_record_list(struct store *s, const struct store_scope *scope,

@@ -139,8 +139,10 @@ def test_text_streamed(google, provider, alt):
     told = stream(google, model, alt=alt, systemInstruction={"parts": [{"text": "Be brief."}]})
     assert told.text == "Grüße 😀"
     assert told.last["candidates"][0]["finishReason"] == "STOP"
-    assert told.last["usageMetadata"] == {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 17,
-                                          "cachedContentTokenCount": 4, "thoughtsTokenCount": 2}
+    assert told.last["usageMetadata"] == {
+        "promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 17, "cachedContentTokenCount": 4,
+        "thoughtsTokenCount": 2, "cost": 0, "is_byok": False, "cost_details": {
+            "upstream_inference_cost": None, "upstream_inference_input_cost": 0, "upstream_inference_output_cost": 0}}
     assert told.last["modelVersion"] == model.name
     assert model.requests[0].messages == [{"role": "system", "content": "Be brief."},
                                           {"role": "user", "content": "go"}]

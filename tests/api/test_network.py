@@ -335,6 +335,25 @@ def test_an_item_has_the_warnings(client, provider, type):
     assert again["status"] == "completed"
 
 
+def test_a_run_says_how_many_verdicts_there_were(client):
+    name = fresh()
+    box = client.post("/containers", {"name": name, "network_policy": {"type": "allowlist", "allowed_domains": ["allowed.test"]}})
+    assert box.status in (200, 201), box
+    # A verdict is given when its connection ends: the run goes on for a while after that.
+    done = client.post("/containers/%s/exec" % name, {"commands": [
+        "curl -s http://allowed.test/ >/dev/null; curl -s -H 'Host: other.test' http://allowed.test/ >/dev/null; sleep 0.3"]})
+    assert done.status == 200
+    generation = done.headers["x-generation-id"]
+
+    def counts():
+        (run,) = client.get("/generations/%s/tool_runs" % generation).json["data"]
+        return run["network"] if run["network"]["denied"] and run["network"]["allowed"] else None
+    assert wait_for(counts) == {"allowed": 1, "denied": 1}
+    quiet = client.post("/containers/%s/exec" % name, {"commands": ["true"]}).headers["x-generation-id"]
+    (run,) = client.get("/generations/%s/tool_runs" % quiet).json["data"]
+    assert run["network"] == {"allowed": 0, "denied": 0}
+
+
 def test_the_cli(server, client, tmp_path):
     env = dict(os.environ, BRIG_URL=server.url, BRIG_KEY=client.key)
 

@@ -180,3 +180,35 @@ def test_content_off_by_header(client, provider):
     model = provider.model(text("hello"))
     answer = client.post("/responses", {"model": model.name, "input": "go"}, headers={"x-brig-store-content": "false"})
     assert client.get("/generation/content?id=" + answer.headers["x-generation-id"]).status == 404
+
+
+def test_content_off_by_header_leaves_nothing_on_disk(make_server, provider):
+    """Neither as a record nor as a stored response or an idempotent answer."""
+    server = make_server()
+    server.start()
+    client = server.client()
+    off = {"x-brig-store-content": "false", "Idempotency-Key": "off-by-header"}
+    model = provider.model(calls(shell("echo out-$((40+2))-secret # command-secret")), text("answer-secret"),
+                           error(400, {"error": {"message": "no"}}))
+    asked = {"model": model.name, "input": "question-secret", "tools": [SHELL], "session_id": "off-header"}
+    answer = client.post("/responses", asked, headers=off)
+    assert answer.status == 200 and "answer-secret" in answer.body.decode()
+    assert client.get("/responses/" + answer.json["id"]).status == 404
+    client.post("/responses", asked, headers=off)
+    failed = client.post("/responses", dict(asked, input="other-secret"), headers={"x-brig-store-content": "0"})
+    assert failed.status == 400
+    for path, body in (("/chat/completions", {"messages": [{"role": "user", "content": "chat-secret"}]}),
+                       ("/messages", {"messages": [{"role": "user", "content": "chat-secret"}], "max_tokens": 9})):
+        assert client.post(path, dict(body, model=provider.model(text("chat-answer-secret")).name),
+                           headers=dict(off, **{"Idempotency-Key": path})).status == 200
+    executed = client.post("/containers/off-header/exec", {"commands": ["echo $((40+2))-exec-secret"]},
+                           headers=dict(off, **{"Idempotency-Key": "exec"}))
+    assert executed.status == 200
+    server.process.send_signal(15)
+    server.process.wait(30)
+    secrets = (b"question-secret", b"answer-secret", b"command-secret", b"out-42-secret", b"other-secret", b"chat-secret",
+               b"chat-answer-secret", b"exec-secret")
+    for path in server.data.rglob("*"):
+        if path.is_file() and path.stat().st_size < 64 << 20 and "images" not in path.parts:
+            data = path.read_bytes()
+            assert not [s for s in secrets if s in data], path

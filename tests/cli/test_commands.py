@@ -27,8 +27,8 @@ def brig(server, *args, **more):
 
 # ---- usage ----
 
-COMMANDS = ["serve", "run", "ask", "ps", "files", "rm", "image", "doctor", "selftest", "version"]
-LATER = ["keys", "logs"]
+COMMANDS = ["serve", "run", "ask", "ps", "files", "rm", "logs", "image", "doctor", "selftest", "version"]
+LATER = ["keys"]
 
 
 def test_help_lists_what_works_and_nothing_else():
@@ -67,6 +67,11 @@ def test_each_command_has_help_and_refuses_what_it_does_not_know(command):
     (["files", "ls"], b"brig: files ls takes CONTAINER"),
     (["files", "get", "box"], b"brig: files get takes CONTAINER PATH"),
     (["files", "put", "box", "a", "b", "c"], b"brig: files put takes CONTAINER FILE"),
+    (["logs", "a", "b"], b"brig: logs takes one ID at most"),
+    (["logs", "--follow", "--export"], b"brig: --follow and --export exclude each other"),
+    (["logs", "--content"], b"brig: --content goes with --export"),
+    (["logs", "--since", "yesterday"], b"brig: --since must be like"),
+    (["logs", "--limit", "0"], b"brig: --limit must be from 1 to"),
     (["rm"], b"brig: rm needs a container"),
     (["image"], b"brig: image needs one of build, list"),
     (["image", "frob"], b"brig: image needs one of build, list"),
