@@ -286,6 +286,7 @@ test("a hundred thousand requests", async () => {
   await whole();
   times.reload = await timed(async () => { await page.reload(); await whole(); });
   await p.shot("rows-requests");
+  const nodes = await page.evaluate(() => document.querySelectorAll("*").length);
   times.older = await timed(async () => {
     await page.getByRole("button", { name: "Older" }).click();
     await page.getByText("101–200").waitFor();
@@ -307,7 +308,20 @@ test("a hundred thousand requests", async () => {
   await page.emulateMedia({ colorScheme: "dark" });
   await p.shot("rows-spending-dark");
   assert.deepEqual(await page.evaluate(faults), []);
-  const nodes = await page.evaluate(() => document.querySelectorAll("*").length);
+  // Those of README.md and docs/page.md: copied there by hand where the page has changed.
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 1120, height: 560 });
+  await p.shot("docs-spending");
+  await p.go("#/requests");
+  await whole();
+  await page.setViewportSize({ width: 1120, height: 430 });
+  await p.shot("docs-requests");
+  await show(p, VIEWS().request);
+  await page.getByRole("heading", { name: "Timeline" }).evaluate((e) => scrollTo(0, e.getBoundingClientRect().top + scrollY - 60));
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.setViewportSize({ width: 1120, height: 700 });
+  await page.locator(".timeline li", { hasText: "Model call 1" }).first().evaluate((e) => e.scrollIntoView());
+  await p.shot("docs-request");
   console.log(`100,000 requests: ${Object.entries(times).map(([k, v]) => `${k} ${v} ms`).join(", ")}; ${nodes} elements`);
   assert.ok(nodes < 5000);
   await p.clean();

@@ -3,6 +3,11 @@ import { h } from "./dom.js";
 
 const whole = new Intl.NumberFormat("en-US");
 
+const compact = new Intl.NumberFormat("en-US", { notation: "compact", minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+/** Large counts in a column: 54.1M, and all digits to whoever points at it. */
+export const countCell = (n) => (n < 100_000 ? whole.format(n) : h("span", { title: whole.format(n) }, compact.format(n)));
+
 export const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
 
 /** Dollars: as many digits as there are, at least four. The server's sums are exact to 10^-12. */
@@ -15,10 +20,11 @@ export function money(n) {
 }
 
 /** The same in a column: six digits, and the exact sum to whoever points at it. */
-export function moneyCell(n) {
+export function moneyCell(n, digits = 6) {
   if (n === null || n === undefined) return "–";
   if (n === 0) return h("span", { class: "dim" }, "0");
-  const text = n < 0.000001 ? "<$0.000001" : `$${n.toLocaleString("en-US", { minimumFractionDigits: 6, maximumFractionDigits: 6 })}`;
+  const least = 10 ** -digits;
+  const text = n < least ? `<$${least.toFixed(digits)}` : `$${n.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
   return h("span", { title: money(n) }, text);
 }
 

@@ -129,7 +129,7 @@ function fact(name, value, note = null, big = false) {
 
 function facts(r) {
   const exec = r.api_type === "exec";
-  const modelCost = r.upstream_inference_cost === null ? "model not priced" : `model ${money(r.upstream_inference_cost)}`;
+  const modelCost = r.upstream_inference_cost === null ? "model unpriced" : `model ${money(r.upstream_inference_cost)}`;
   return h("dl", { class: "facts" },
     fact("Cost", money(r.total_cost), exec ? null : `${modelCost}, sandbox ${money(r.server_tool_cost)}`, true),
     fact("Duration", r.generation_time === null ? "running" : seconds(r.generation_time), r.latency === null ? null : `first byte ${seconds(r.latency)}`, true),

@@ -2,18 +2,24 @@
 import { get, maybe } from "./api.js";
 import { choice, empty, field, fill, h, row, table } from "./dom.js";
 import { bars, legend } from "./chart.js";
-import { addMoney, count, day, money, moneyCell, seconds, shortHash } from "./format.js";
+import { addMoney, count, countCell, day, money, moneyCell, seconds, shortHash } from "./format.js";
 
 const DAY = 86_400_000;
 const SERIES = 4; // and one for the rest
 
 const MEASURES = {
-  cost: { title: "Cost", of: (t) => t.total_cost, add: addMoney, unit: (v) => (v === 0 ? "$0" : `$${Number(v.toPrecision(3))}`) },
-  sandbox: { title: "Sandbox time", of: (t) => t.sandbox_ms / 1000, add: (a, b) => a + b, unit: (v) => (v === 0 ? "0 s" : seconds(v * 1000)) },
+  cost: { title: "Cost", of: (t) => t.total_cost, add: addMoney, scale: () => ({ per: 1, unit: (v) => `$${Number(v.toPrecision(3))}` }) },
+  sandbox: { title: "Sandbox time", of: (t) => t.sandbox_ms, add: (a, b) => a + b, scale: timeScale },
 };
 
+/* Seconds, minutes or hours, whichever gives the axis round numbers that can be read. */
+function timeScale(most) {
+  const [per, name] = most > 2 * 3_600_000 ? [3_600_000, "h"] : most > 2 * 60_000 ? [60_000, "min"] : [1000, "s"];
+  return { per, unit: (v) => `${Number(v.toPrecision(3))} ${name}` };
+}
+
 const SUMS = [
-  { head: "", heads: true, class: "path" }, { head: "Requests", numeric: true }, { head: "Tokens in", numeric: true }, { head: "out", numeric: true },
+  { head: "", heads: true, class: "name" }, { head: "Requests", numeric: true }, { head: "Tokens in", numeric: true }, { head: "out", numeric: true },
   { head: "Sandbox", numeric: true }, { head: "Sandbox cost", numeric: true }, { head: "Cost", numeric: true },
 ];
 
@@ -34,7 +40,8 @@ function grouped(totals, keyOf) {
   return groups;
 }
 
-const cells = (name, t) => [name, count(t.requests), count(t.tokens_prompt), count(t.tokens_completion), seconds(t.sandbox_ms), moneyCell(t.server_tool_cost), moneyCell(t.total_cost)];
+const cells = (name, t) => [name, countCell(t.requests), countCell(t.tokens_prompt), countCell(t.tokens_completion), t.sandbox_ms ? seconds(t.sandbox_ms) : "–",
+  moneyCell(t.server_tool_cost, 4), moneyCell(t.total_cost, 4)];
 
 function sumTable(caption, groups) {
   const columns = SUMS.map((c, i) => (i ? c : { ...c, head: caption.replace("By ", "").replace(/^./, (x) => x.toUpperCase()) }));
@@ -48,8 +55,8 @@ function days(range) {
   return Array.from({ length: range }, (_, i) => new Date((last - range + 1 + i) * DAY).toISOString().slice(0, 10));
 }
 
-/* The largest by this measure, and the rest as one. */
-function series(totals, dates, keyOf, measure) {
+/* The largest, which are the same in both charts and have the same colours there, and the rest as one. */
+function series(totals, dates, keyOf, measure, largest) {
   const at = new Map(dates.map((d, i) => [d, i]));
   const byName = new Map();
   for (const t of totals) {
@@ -59,10 +66,12 @@ function series(totals, dates, keyOf, measure) {
     values[i] = measure.add(values[i], measure.of(t));
     byName.set(keyOf(t), values);
   }
-  const all = [...byName].map(([name, values]) => ({ name, values, sum: values.reduce((a, b) => a + b, 0) })).filter((s) => s.sum > 0).sort((a, b) => b.sum - a.sum);
-  const rest = all.splice(SERIES);
+  const all = largest.filter((name) => byName.has(name)).map((name) => ({ name, values: byName.get(name) }));
+  const rest = all.length > SERIES + 1 ? all.splice(SERIES) : [];
   if (rest.length) all.push({ name: `${rest.length} others`, values: dates.map((_, i) => rest.reduce((a, s) => a + s.values[i], 0)) });
-  return all;
+  const most = Math.max(0, ...dates.map((_, i) => all.reduce((a, s) => a + s.values[i], 0)));
+  const { per, unit } = measure.scale(most);
+  return { list: all.map((s) => ({ ...s, values: s.values.map((v) => v / per) })), unit };
 }
 
 async function keyNames(signal) {
@@ -72,9 +81,9 @@ async function keyNames(signal) {
 }
 
 export async function spendingView({ place, signal }) {
-  const names = await keyNames(signal);
+  const known = await keyNames(signal);
   const body = h("div", { class: "view" });
-  const keyName = (t) => names.get(t.api_key_hash) || shortHash(t.api_key_hash);
+  const keyName = (t) => known.get(t.api_key_hash) || shortHash(t.api_key_hash);
   const by = { model: (t) => t.model ?? "exec", key: keyName };
   let totals = [];
   let cut = false;
@@ -89,9 +98,9 @@ export async function spendingView({ place, signal }) {
     show();
   }
 
-  function chart(measure, dates) {
-    const list = series(totals, dates, by[group.value], measure);
-    return h("figure", {}, h("h2", {}, measure.title), bars(measure.title, dates, list, measure.unit), legend(list));
+  function chart(measure, dates, largest) {
+    const { list, unit } = series(totals, dates, by[group.value], measure, largest);
+    return h("figure", {}, h("h2", {}, measure.title), bars(measure.title, dates, list, unit), legend(list));
   }
 
   function show() {
@@ -104,11 +113,12 @@ export async function spendingView({ place, signal }) {
     const big = (name, value) => h("div", {}, h("dt", {}, name), h("dd", { class: "big" }, value));
     const byDay = [...grouped(totals, (t) => t.date)].sort(([a], [b]) => (a < b ? 1 : -1)).map(([d, sums]) => [day(d), sums]);
     const largest = [...grouped(totals, by[group.value])].sort(([, a], [, b]) => b.total_cost - a.total_cost);
+    const names = largest.map(([name]) => name);
     fill(body,
       h("dl", { class: "facts" }, big("Cost", money(all.total_cost)), big("of it sandboxes", money(all.server_tool_cost)), big("Requests", count(all.requests)),
-        big("Sandbox time", seconds(all.sandbox_ms)), big("Tokens", `${count(all.tokens_prompt)} in, ${count(all.tokens_completion)} out`)),
+        big("Sandbox time", seconds(all.sandbox_ms)), big("Tokens", [countCell(all.tokens_prompt), " in, ", countCell(all.tokens_completion), " out"])),
       cut ? h("p", { class: "notice" }, "There are more sums than the server gives at once; the oldest are not here.") : null,
-      h("div", { class: "charts" }, chart(MEASURES.cost, dates), chart(MEASURES.sandbox, dates)),
+      h("div", { class: "charts" }, chart(MEASURES.cost, dates, names), chart(MEASURES.sandbox, dates, names)),
       h("div", { class: "charts" },
         h("section", {}, h("h2", {}, `By ${group.value}`), sumTable(`By ${group.value}`, largest)),
         h("section", {}, h("h2", {}, "By day (UTC)"), sumTable("By day", byDay))));
