@@ -119,7 +119,7 @@ export async function spendingView({ place, signal }) {
         big("Sandbox time", seconds(all.sandbox_ms)), big("Tokens", [countCell(all.tokens_prompt), " in, ", countCell(all.tokens_completion), " out"])),
       cut ? h("p", { class: "notice" }, "There are more sums than the server gives at once; the oldest are not here.") : null,
       h("div", { class: "charts" }, chart(MEASURES.cost, dates, names), chart(MEASURES.sandbox, dates, names)),
-      h("div", { class: "charts" },
+      h("div", { class: "charts sums" },
         h("section", {}, h("h2", {}, `By ${group.value}`), sumTable(`By ${group.value}`, largest)),
         h("section", {}, h("h2", {}, "By day (UTC)"), sumTable("By day", byDay))));
   }
