@@ -166,8 +166,9 @@ static const struct {
                 "container.keep_days"},
         /* keys of clients */
         {"keys: []\n", "brig.yaml:1:7: keys: is empty; without this list one key is made", "keys"},
-        {"keys: [{key: aaaaaaaaaaaaaaaa, admin: true}]\n",
-                "brig.yaml:1:32: keys[0].admin: not in this version", "keys[0].admin"},
+        {"keys: [{key: aaaaaaaaaaaaaaaa, admin: 7}]\n",
+                "brig.yaml:1:39: keys[0].admin: expected true or false (on and off count too)",
+                "keys[0].admin"},
         {"keys: [{account: a}]\n", "brig.yaml:1:8: keys[0]: key is missing", "keys[0]"},
         {"keys: [{key: short}]\n",
                 "brig.yaml:1:14: keys[0].key: must be 16 to 4096 printable ASCII characters, no "
