@@ -298,7 +298,7 @@ def test_health_and_readiness(client):
     assert client.request("GET", "/readyz").status == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/nothing", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/responses",
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/responses",
                                   "/v1/responses/", "//v1/responses", "/v1/completions", "/api/v1/responses/x/y/z",
                                   "/api/v1/%72esponses", "/api/v1/../v1/responses"])
 def test_what_is_not_there_is_a_404_in_json(client, path):
@@ -310,6 +310,8 @@ def test_what_is_not_there_is_a_404_in_json(client, path):
 def test_a_wrong_method_is_405(client):
     for method, path in (("GET", "/responses"), ("PUT", "/containers"), ("PATCH", "/models")):
         assert client.request(method, client.base + path).status == 405
+    answer = client.request("POST", "/", {})  # the page
+    assert answer.status == 405 and answer.headers["allow"] == "GET, HEAD", answer
 
 
 # ---- keys ----
