@@ -30,15 +30,6 @@ void api_price(const struct api_identity *who, const struct usage *u, struct mon
 	        *ret_output, price_of(beyond(u->output, who->earlier.output), who->output_price));
 }
 
-static void write_money(struct json_writer *j, const char *key, struct money m)
-{
-	struct buf b = BUF_INIT(48);
-
-	money_write(&b, m);
-	jw_kraw(j, key, (struct str){b.data, b.len});
-	buf_free(&b);
-}
-
 void api_write_cost(struct json_writer *j, const struct api_identity *who,
         const struct turn_totals *totals, const char *input_key, const char *output_key,
         bool has_server_tool)
@@ -47,18 +38,18 @@ void api_write_cost(struct json_writer *j, const struct api_identity *who,
 
 	api_price(who, &totals->usage, &input, &output);
 	model = money_add(input, output);
-	write_money(j, "cost", money_add(model, totals->sandbox_cost));
+	jw_kmoney(j, "cost", money_add(model, totals->sandbox_cost));
 	jw_kbool(j, "is_byok", false);
 	jw_key(j, "cost_details");
 	jw_object(j);
 	if (who->has_price)
-		write_money(j, "upstream_inference_cost", model);
+		jw_kmoney(j, "upstream_inference_cost", model);
 	else
 		jw_knull(j, "upstream_inference_cost"); /* not known */
-	write_money(j, input_key, input);
-	write_money(j, output_key, output);
+	jw_kmoney(j, input_key, input);
+	jw_kmoney(j, output_key, output);
 	if (totals->commands_started)
-		write_money(j, "server_tool_cost", totals->sandbox_cost);
+		jw_kmoney(j, "server_tool_cost", totals->sandbox_cost);
 	jw_end(j);
 	if (!has_server_tool)
 		return;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,17 @@ int buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 	}
 	b->len += (size_t)n;
 	return 0;
+}
+
+int buf_percent(struct buf *b, struct str s, const char *plain)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		if (str_in_set((struct str){s.p + i, 1}, plain))
+			buf_putc(b, s.p[i]);
+		else
+			buf_printf(b, "%%%02X", (unsigned)(unsigned char)s.p[i]);
+	}
+	return buf_error(b);
 }
 
 int buf_u64(struct buf *b, uint64_t v)

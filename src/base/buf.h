@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct str;
+
 struct buf {
 	char *data; /* NULL while empty and never appended to */
 	size_t len;
@@ -35,6 +37,10 @@ int buf_puts(struct buf *b, const char *s);
 int buf_putc(struct buf *b, char c);
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+/* What a URL may hold as it is (RFC 3986, 2.3). */
+#define BUF_UNRESERVED "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+/* Each byte of s that is not in plain as %XX. */
+int buf_percent(struct buf *b, struct str s, const char *plain);
 int buf_u64(struct buf *b, uint64_t v); /* decimal */
 int buf_i64(struct buf *b, int64_t v);
 void buf_consume(struct buf *b, size_t n); /* drops n bytes from the front */

@@ -52,13 +52,7 @@ struct logs {
 static void add_filter(struct buf *b, const char *name, const char *value)
 {
 	buf_printf(b, "&%s=", name);
-	for (; *value; value++) {
-		if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~",
-		            *value))
-			buf_putc(b, *value);
-		else
-			buf_printf(b, "%%%02X", (unsigned char)*value);
-	}
+	buf_percent(b, str_of(value), BUF_UNRESERVED);
 }
 
 /* "90s", "15m", "6h", "30d": so long ago, as a time. */

@@ -255,13 +255,6 @@ int section_guardrails(struct loader *l, const struct yaml_node *n, void *target
 	return r;
 }
 
-static void free_texts(char **list, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		free(list[i]);
-	free(list);
-}
-
 void section_free_guardrail(struct config_guardrail *g)
 {
 	for (size_t i = 0; i < g->n_rules; i++) {
@@ -273,9 +266,9 @@ void section_free_guardrail(struct config_guardrail *g)
 	free(g->rules);
 	free(g->name);
 	free(g->workspace);
-	free_texts(g->allow, g->n_allow);
-	free_texts(g->allowed_models, g->n_allowed_models);
-	free_texts(g->ignored_models, g->n_ignored_models);
-	free_texts(g->allowed_providers, g->n_allowed_providers);
-	free_texts(g->ignored_providers, g->n_ignored_providers);
+	section_free_texts(g->allow, g->n_allow);
+	section_free_texts(g->allowed_models, g->n_allowed_models);
+	section_free_texts(g->ignored_models, g->n_ignored_models);
+	section_free_texts(g->allowed_providers, g->n_allowed_providers);
+	section_free_texts(g->ignored_providers, g->n_ignored_providers);
 }

@@ -119,7 +119,7 @@ static int read_patterns(
 	return r;
 }
 
-static void free_patterns(char **list, size_t n)
+void section_free_texts(char **list, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		free(list[i]);
@@ -179,8 +179,8 @@ void section_write_egress(struct buf *out)
 
 void section_free_egress(struct config_egress *e)
 {
-	free_patterns(e->allow, e->n_allow);
-	free_patterns(e->deny, e->n_deny);
+	section_free_texts(e->allow, e->n_allow);
+	section_free_texts(e->deny, e->n_deny);
 }
 
 /* ---- keys ---- */
@@ -189,7 +189,7 @@ void section_free_key(struct config_key *k)
 {
 	free(k->account);
 	free(k->workspace);
-	free_patterns(k->egress_allow, k->n_egress_allow);
+	section_free_texts(k->egress_allow, k->n_egress_allow);
 }
 
 static int read_key_allow(struct loader *l, const struct yaml_node *n, void *target)

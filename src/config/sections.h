@@ -19,6 +19,7 @@ void section_add_builtin(struct config *c);
 /* Each route names a provider that exists. n: the list as written, for places; may be NULL. */
 int section_check_routes(struct loader *l, const struct yaml_node *n);
 
+void section_free_texts(char **list, size_t n);
 void section_free_provider(struct config_provider *p);
 void section_free_model(struct config_model *m);
 void section_free_egress(struct config_egress *e);

@@ -179,8 +179,6 @@ static void open_work(void *arg)
 /* attachment; filename="ascii"; filename*=UTF-8''percent */
 static void say_name(struct http_exchange *x, const char *filename)
 {
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	                            "-._~";
 	const char *slash = strrchr(filename, '/'), *name = slash != NULL ? slash + 1 : filename;
 	_cleanup_buf_ struct buf b = BUF_INIT(16384);
 
@@ -188,11 +186,7 @@ static void say_name(struct http_exchange *x, const char *filename)
 	for (const char *p = name; *p != 0; p++)
 		buf_putc(&b, *p >= 0x20 && *p < 0x7f && *p != '"' && *p != '\\' ? *p : '_');
 	buf_puts(&b, "\"; filename*=UTF-8''");
-	for (const char *p = name; *p != 0; p++)
-		if (strchr(plain, *p) != NULL)
-			buf_putc(&b, *p);
-		else
-			buf_printf(&b, "%%%02X", (unsigned char)*p);
+	buf_percent(&b, str_of(name), BUF_UNRESERVED);
 	if (buf_error(&b) == 0)
 		http_response_header(x, "Content-Disposition", buf_cstr(&b));
 }

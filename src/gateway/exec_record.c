@@ -10,42 +10,29 @@
 
 #include <stdlib.h>
 
-#define STARTED_FLOOR_MS 30000 /* starting or waking a container costs at least this much */
-
 void exec_record_begin(struct exec *e, const struct request *r)
 {
 	struct record *rec = record_new();
-	char hash[65];
 
 	id_make(rec->id, sizeof(rec->id), "gen-", 24);
-	rec->begin_ms = rec->heartbeat_ms = clock_wall_ms();
+	recording_who(rec, r);
 	rec->store_content = request_may_keep(r->g, r->x);
 	rec->streamed = e->stream;
-	record_set(&rec->account, str_of(e->key->account));
-	record_set(&rec->workspace, str_of(e->key->workspace));
-	id_hex(e->key->hash, sizeof(e->key->hash), hash);
-	record_set(&rec->key_hash, str_of(hash));
 	record_set(&rec->api, STR("exec"));
 	record_set(&rec->request_id, str_of(e->id));
 	record_set(&rec->container_id, str_of(e->container));
 	rec->priced = true;
 	e->record = rec;
-	str_copy(http_exchange_note(r->x)->id, sizeof(http_exchange_note(r->x)->id),
-	        str_of(rec->id));
 	http_response_header(r->x, "X-Generation-Id", rec->id);
 }
 
 static void fill_cost(const struct exec *e, struct record *r)
 {
-	uint64_t now = clock_mono_ms();
-
 	r->sandbox_ms = 0;
 	r->sandbox_cost = r->total_cost = (struct money){0};
 	if (e->run_mono_ms == 0)
 		return; /* no command ran, and nothing is owed */
-	r->sandbox_ms = now > e->run_mono_ms ? now - e->run_mono_ms : 1;
-	if (e->started_container && r->sandbox_ms < STARTED_FLOOR_MS)
-		r->sandbox_ms = STARTED_FLOOR_MS;
+	r->sandbox_ms = turn_sandbox_ms(e->run_mono_ms, clock_mono_ms(), e->started_container);
 	r->sandbox_cost = money_mul(e->g->config->container.price_per_second, r->sandbox_ms, 1000);
 	r->total_cost = r->sandbox_cost;
 }
@@ -147,12 +134,7 @@ static void fill_commands(const struct exec *e, struct record *r)
 			record_set(&c->signal, STR("SIGKILL"));
 			continue;
 		}
-		c->timed_out = o->outcome == OUTCOME_TIMEOUT;
-		c->exit_code = o->exit_code;
-		c->out_truncated = o->out_truncated;
-		c->err_truncated = o->err_truncated;
-		record_set(&c->signal, o->signal);
-		record_set(&c->reason, o->reason);
+		recording_outcome(c, o);
 		if (!r->store_content)
 			continue;
 		record_set(&c->out, o->out);

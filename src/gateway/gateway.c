@@ -159,6 +159,15 @@ static uint64_t reserve_of(const struct statvfs *st)
 	return part > RESERVE_LEAST ? part : RESERVE_LEAST;
 }
 
+void gateway_name(uint32_t index, char out[GATEWAY_NAME_MAX])
+{
+	char host[256] = "";
+
+	if (gethostname(host, sizeof(host) - 1) < 0 || host[0] == 0)
+		str_copy(host, sizeof(host), STR("local"));
+	str_format(out, GATEWAY_NAME_MAX, "%s/%u", host, index);
+}
+
 int gateway_check_room(const struct gateway *g, struct error *err)
 {
 	struct statvfs st;

@@ -36,15 +36,35 @@ struct job {
 
 /* ---- what the pool does ---- */
 
+static void say_not_found(struct job *j)
+{
+	if (j->result == -ERR_NOT_FOUND || j->result == -ERR_INVALID)
+		j->result = error_set(
+		        &j->err, ERR_NOT_FOUND, "There is no generation of the id '%s'.", j->id);
+}
+
+/* {"data": {…, which data_end() closes. */
+static void data_begin(struct json_writer *w, struct job *j)
+{
+	jw_init(w, &j->out);
+	jw_object(w);
+	jw_key(w, "data");
+	jw_object(w);
+}
+
+static void data_end(struct json_writer *w)
+{
+	jw_end(w);
+	jw_end(w);
+}
+
 static struct record *read_one(struct job *j)
 {
 	struct store_scope scope = row_scope(j->key);
 	struct record *r = NULL;
 
 	j->result = store_record_get(j->g->reader, &scope, str_of(j->id), &r, &j->err);
-	if (j->result == -ERR_NOT_FOUND || j->result == -ERR_INVALID)
-		j->result = error_set(
-		        &j->err, ERR_NOT_FOUND, "There is no generation of the id '%s'.", j->id);
+	say_not_found(j);
 	return j->result < 0 ? NULL : r;
 }
 
@@ -55,14 +75,10 @@ static void get_work(struct job *j)
 
 	if (r == NULL)
 		return;
-	jw_init(&w, &j->out);
-	jw_object(&w);
-	jw_key(&w, "data");
-	jw_object(&w);
+	data_begin(&w, j);
 	generations_write_row(&w, r);
 	generations_write_more(&w, r);
-	jw_end(&w);
-	jw_end(&w);
+	data_end(&w);
 	record_free(r);
 }
 
@@ -73,15 +89,11 @@ static void content_work(struct job *j)
 
 	if (r == NULL)
 		return;
-	jw_init(&w, &j->out);
-	jw_object(&w);
-	jw_key(&w, "data");
-	jw_object(&w);
+	data_begin(&w, j);
 	generations_write_raw(&w, "input", r->request);
 	generations_write_raw(&w, "output", r->answer);
 	jw_kcstr(&w, "error", r->error);
-	jw_end(&w);
-	jw_end(&w);
+	data_end(&w);
 	if (!r->store_content)
 		j->result = error_set(
 		        &j->err, ERR_NOT_FOUND, "The content of this generation is not stored.");
@@ -109,9 +121,7 @@ static void forget_work(struct job *j)
 	struct json_writer w;
 
 	j->result = store_record_forget(j->g->store, &scope, str_of(j->id), &j->err);
-	if (j->result == -ERR_NOT_FOUND || j->result == -ERR_INVALID)
-		j->result = error_set(
-		        &j->err, ERR_NOT_FOUND, "There is no generation of the id '%s'.", j->id);
+	say_not_found(j);
 	jw_init(&w, &j->out);
 	jw_object(&w);
 	jw_kcstr(&w, "id", j->id);
@@ -156,8 +166,8 @@ static void write_total(struct json_writer *w, const struct store_record_total *
 	jw_kcstr(w, "model", t->model);
 	jw_kcstr(w, "api_key_hash", t->key_hash);
 	jw_ki64(w, "requests", (int64_t)t->requests);
-	generations_write_money(w, "total_cost", (struct money){t->total_cost});
-	generations_write_money(w, "server_tool_cost", (struct money){t->sandbox_cost});
+	jw_kmoney(w, "total_cost", (struct money){t->total_cost});
+	jw_kmoney(w, "server_tool_cost", (struct money){t->sandbox_cost});
 	jw_ki64(w, "sandbox_ms", (int64_t)t->sandbox_ms);
 	jw_ki64(w, "tokens_prompt", (int64_t)t->input);
 	jw_ki64(w, "tokens_completion", (int64_t)t->output);

@@ -18,7 +18,6 @@ void generations_filters_clear(struct generations_filters *f);
 void generations_write_row(struct json_writer *w, const struct record *r);
 void generations_write_more(struct json_writer *w, const struct record *r);
 void generations_write_runs(struct json_writer *w, const char *key, const struct record *r);
-void generations_write_money(struct json_writer *w, const char *key, struct money m);
 void generations_write_raw(
         struct json_writer *w, const char *key, const char *raw); /* NULL: null */
 

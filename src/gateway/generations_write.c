@@ -4,14 +4,6 @@
 #include "base/clock.h"
 #include "json/json.h"
 
-void generations_write_money(struct json_writer *w, const char *key, struct money m)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(48);
-
-	money_write(&b, m);
-	jw_kraw(w, key, (struct str){b.data, b.len});
-}
-
 static void write_time(struct json_writer *w, const char *key, int64_t ms)
 {
 	char text[32];
@@ -59,16 +51,15 @@ static void write_tokens(struct json_writer *w, const struct record_tokens *t)
 
 static void write_costs(struct json_writer *w, const struct record *r)
 {
-	generations_write_money(w, "total_cost", r->total_cost);
-	generations_write_money(w, "usage", r->total_cost);
+	jw_kmoney(w, "total_cost", r->total_cost);
+	jw_kmoney(w, "usage", r->total_cost);
 	if (r->priced)
-		generations_write_money(
-		        w, "upstream_inference_cost", money_add(r->input_cost, r->output_cost));
+		jw_kmoney(w, "upstream_inference_cost", money_add(r->input_cost, r->output_cost));
 	else
 		jw_knull(w, "upstream_inference_cost");
-	generations_write_money(w, "upstream_inference_input_cost", r->input_cost);
-	generations_write_money(w, "upstream_inference_output_cost", r->output_cost);
-	generations_write_money(w, "server_tool_cost", r->sandbox_cost);
+	jw_kmoney(w, "upstream_inference_input_cost", r->input_cost);
+	jw_kmoney(w, "upstream_inference_output_cost", r->output_cost);
+	jw_kmoney(w, "server_tool_cost", r->sandbox_cost);
 	jw_ki64(w, "sandbox_ms", (int64_t)r->sandbox_ms);
 }
 

@@ -15,7 +15,6 @@
 #include "gateway/internal.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define STORE_MS      1000
 #define STORE_SLOW_MS 2000 /* nobody is told to wait for one that is so slow */
@@ -112,12 +111,11 @@ static const char *wrong_at_once(struct gateway *g)
 static void check_work(void *arg)
 {
 	struct check *c = arg;
-	char name[300], node[256] = "";
+	char gateway[GATEWAY_NAME_MAX], name[GATEWAY_NAME_MAX + 8];
 	bool held;
 
-	if (gethostname(node, sizeof(node) - 1) < 0)
-		node[0] = 0;
-	str_format(name, sizeof(name), "ready:%s/%u", node, c->g->options->index);
+	gateway_name(c->g->options->index, gateway);
+	str_format(name, sizeof(name), "ready:%s", gateway);
 	c->result = store_keeper_take(
 	        c->g->store, str_of(name), STR("ready"), clock_wall_ms(), 1, &held, &c->err);
 	if (c->result < 0)

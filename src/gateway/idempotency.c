@@ -17,14 +17,12 @@
 #include "http/record.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define KEEP_MS  ((int64_t)24 * 3600 * 1000)
 #define KEY_MAX  255
 #define ON_LOOP  (256 * 1024) /* bytes that are hashed on the loop */
 #define PIECE    65536
 #define WORKERS  64
-#define HOLDER   320
 #define RETRY_MS 2000
 
 struct once {
@@ -53,26 +51,17 @@ static void once_free(struct once *o)
 	free(o);
 }
 
-static void holder_name(uint32_t index, char out[HOLDER])
-{
-	char node[256] = "";
-
-	if (gethostname(node, sizeof(node) - 1) < 0 || node[0] == 0)
-		str_copy(node, sizeof(node), STR("local"));
-	str_format(out, HOLDER, "%s/%u", node, index);
-}
-
 int idempotency_recover(struct gateway *g, struct error *err)
 {
-	char holder[HOLDER];
+	char holder[GATEWAY_NAME_MAX];
 	uint32_t i = g->options->index;
 	int r;
 
-	holder_name(i, holder);
+	gateway_name(i, holder);
 	r = store_idempotency_recover(g->store, str_of(holder), err);
 	/* There may have been more gateways. */
 	for (i = g->options->workers; g->options->index == 0 && i < WORKERS && r == 0; i++) {
-		holder_name(i, holder);
+		gateway_name(i, holder);
 		r = store_idempotency_recover(g->store, str_of(holder), err);
 	}
 	return r;
@@ -350,13 +339,13 @@ static void claim_work(void *arg)
 {
 	struct once *o = arg;
 	struct store_scope scope = row_scope(o->r.key);
-	char holder[HOLDER];
+	char holder[GATEWAY_NAME_MAX];
 	struct store_claim c = {.key = o->key, .request = o->request};
 
 	if (!o->hashed)
 		hash_body(o, (struct str){o->r.body, o->r.body_len});
 	c.harmless = o->harmless;
-	holder_name(o->r.g->options->index, holder);
+	gateway_name(o->r.g->options->index, holder);
 	c.holder = str_of(holder);
 	c.now_ms = clock_wall_ms();
 	c.expires_ms = c.now_ms + KEEP_MS;

@@ -81,6 +81,13 @@ struct gateway {
 	struct error failed; /* why the loop ended, if not cleanly */
 };
 
+/*
+ * What the store knows a gateway by, "host/index": its successor has the same name. Gateways of
+ * other nodes may share the store. gateway.c
+ */
+#define GATEWAY_NAME_MAX 300
+void gateway_name(uint32_t index, char out[GATEWAY_NAME_MAX]);
+
 /* -ERR_UNAVAILABLE: so little of the disk is free that nothing more may be taken in. err is never
  * NULL. Any thread. gateway.c */
 int gateway_check_room(const struct gateway *g, struct error *err);

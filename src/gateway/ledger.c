@@ -10,10 +10,8 @@
 #include "gateway/internal.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define BEAT_MS     5000
-#define HOLDER      300
 #define WORKERS_MAX 64
 
 struct entry {
@@ -34,34 +32,23 @@ struct ledger {
 	struct gateway *g;
 	struct queue waiting, under_way;
 	struct event *beat, *retry;
-	char holder[HOLDER];
-	recording_sink sink;
-	void *sink_ctx;
+	char holder[GATEWAY_NAME_MAX];
 	struct error err; /* of the write under way */
 	bool stopped;
 };
 
-static void holder_name(uint32_t index, char out[HOLDER])
-{
-	char node[256] = "";
-
-	if (gethostname(node, sizeof(node) - 1) < 0 || node[0] == 0)
-		str_copy(node, sizeof(node), STR("local"));
-	str_format(out, HOLDER, "%s/%u", node, index);
-}
-
 int ledger_recover(struct gateway *g, struct error *err)
 {
-	char holder[HOLDER];
+	char holder[GATEWAY_NAME_MAX];
 	uint32_t i = g->options->index;
 	int r, n = 0;
 
-	holder_name(i, holder);
+	gateway_name(i, holder);
 	r = store_records_recover(g->store, str_of(holder), 0, err);
 	/* There may have been more gateways. */
 	for (i = g->options->workers; g->options->index == 0 && i < WORKERS_MAX && r >= 0; i++) {
 		n += r;
-		holder_name(i, holder);
+		gateway_name(i, holder);
 		r = store_records_recover(g->store, str_of(holder), 0, err);
 	}
 	if (r >= 0 && n + r > 0)
@@ -103,8 +90,6 @@ static void entry_done(struct ledger *l, struct entry *e, const struct error *er
 {
 	if (e->op.what == STORE_RECORD_SETTLE && err == NULL)
 		metrics_record(l->g, e->record);
-	if (e->op.what == STORE_RECORD_SETTLE && l->sink != NULL)
-		l->sink(l->sink_ctx, e->record);
 	if (e->owned)
 		record_free(e->record);
 	if (e->then != NULL)
@@ -188,12 +173,6 @@ size_t ledger_waiting(const struct ledger *l)
 	return l->waiting.n + l->under_way.n;
 }
 
-void ledger_set_sink(struct ledger *l, recording_sink fn, void *ctx)
-{
-	l->sink = fn;
-	l->sink_ctx = ctx;
-}
-
 struct ledger *ledger_new(struct gateway *g, struct error *err)
 {
 	static const struct timeval every = {BEAT_MS / 1000, BEAT_MS % 1000 * 1000};
@@ -202,7 +181,7 @@ struct ledger *ledger_new(struct gateway *g, struct error *err)
 	l->g = g;
 	queue_init(&l->waiting);
 	queue_init(&l->under_way);
-	holder_name(g->options->index, l->holder);
+	gateway_name(g->options->index, l->holder);
 	l->beat = event_new(g->base, -1, EV_PERSIST, on_beat, l);
 	l->retry = evtimer_new(g->base, on_retry, l);
 	if (l->beat == NULL || l->retry == NULL || event_add(l->beat, &every) < 0) {

@@ -25,7 +25,6 @@ void ledger_write(struct ledger *l, enum store_record_what what, struct record *
         ledger_fn then, void *ctx);
 /* Rows that wait to be written, or are being. */
 size_t ledger_waiting(const struct ledger *l);
-void ledger_set_sink(struct ledger *l, recording_sink fn, void *ctx);
 /* At the start of a gateway: settles what its predecessor left open. */
 int ledger_recover(struct gateway *g, struct error *err);
 /* A row for a heartbeat: what says whose it is. The caller frees it. */

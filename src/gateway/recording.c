@@ -23,16 +23,6 @@
 #define TEXT_MAX      1024  /* of what a request says of itself */
 #define JSON_KEPT     16384 /* of metadata and trace */
 
-static int64_t now_ms(void)
-{
-	return clock_wall_ms();
-}
-
-void recording_set_sink(struct gateway *g, recording_sink fn, void *ctx)
-{
-	ledger_set_sink(g->ledger, fn, ctx);
-}
-
 /* ---- the request ---- */
 
 static void set_header(char **member, const struct http_exchange *x, const char *name)
@@ -62,23 +52,29 @@ static bool traceparent_is_good(struct str s)
 	return trace && span;
 }
 
+void recording_who(struct record *rec, const struct request *r)
+{
+	struct http_note *note = http_exchange_note(r->x);
+	char hash[65];
+
+	str_copy(note->id, sizeof(note->id), str_of(rec->id));
+	rec->begin_ms = rec->heartbeat_ms = clock_wall_ms();
+	record_set(&rec->account, str_of(r->key->account));
+	record_set(&rec->workspace, str_of(r->key->workspace));
+	id_hex(r->key->hash, sizeof(r->key->hash), hash);
+	record_set(&rec->key_hash, str_of(hash));
+}
+
 void recording_begin(struct turn_run *t, const struct request *r)
 {
 	struct record *rec = record_new();
-	char hash[65];
 
 	t->recording = (struct recording){.record = rec, .run = SIZE_MAX};
 	buf_init(&t->recording.completion, CONTENT_MAX);
 	buf_init(&t->recording.reasoning, CONTENT_MAX);
 	str_copy(rec->id, sizeof(rec->id), str_of(t->who.id));
-	str_copy(http_exchange_note(r->x)->id, sizeof(http_exchange_note(r->x)->id),
-	        str_of(t->who.id));
-	rec->begin_ms = rec->heartbeat_ms = now_ms();
+	recording_who(rec, r);
 	rec->store_content = t->state.allowed;
-	record_set(&rec->account, str_of(t->key->account));
-	record_set(&rec->workspace, str_of(t->key->workspace));
-	id_hex(t->key->hash, sizeof(t->key->hash), hash);
-	record_set(&rec->key_hash, str_of(hash));
 	record_set(&rec->api, str_of(t->api->name));
 	record_set(&rec->request_id, str_of(t->who.id));
 	record_set(&rec->asked, t->in.path_model);
@@ -265,14 +261,14 @@ void recording_attempt(struct turn_run *t)
 	a = record_add_attempt(t->recording.record);
 	record_set(&a->provider, str_of(target->config->name));
 	record_set(&a->model, str_of(target->model));
-	a->begin_ms = now_ms();
+	a->begin_ms = clock_wall_ms();
 	t->recording.seen_bytes = 0;
 	t->recording.attempt = true;
 }
 
 static void attempt_ended(struct turn_run *t, struct record_attempt *a)
 {
-	a->end_ms = now_ms();
+	a->end_ms = clock_wall_ms();
 	if (t->up.status != 0)
 		a->status = t->up.status;
 	t->recording.attempt = false;
@@ -360,7 +356,7 @@ void recording_stream(struct turn_run *t, const struct stream_event *ev)
 		break;
 	case STREAM_DELTA:
 		if (a->first_ms == 0)
-			a->first_ms = now_ms();
+			a->first_ms = clock_wall_ms();
 		if (t->recording.record->first_ms == 0)
 			t->recording.record->first_ms = a->first_ms;
 		t->recording.seen_bytes += ev->text.n;
@@ -412,7 +408,7 @@ static struct record_run *run_add(struct turn_run *t, const struct item *call)
 	buf_printf(&name, "openrouter:%s", call->call.tool != NULL ? call->call.tool->name : "");
 	record_set(&run->tool, (struct str){name.data, name.len});
 	buf_free(&name);
-	run->begin_ms = run->end_ms = now_ms();
+	run->begin_ms = run->end_ms = clock_wall_ms();
 	return run;
 }
 
@@ -440,7 +436,7 @@ void recording_command(struct turn_run *t)
 	struct record_run *run = run_of(t);
 
 	if (run != NULL)
-		record_add_command(run)->begin_ms = now_ms();
+		record_add_command(run)->begin_ms = clock_wall_ms();
 }
 
 void recording_command_ended(struct turn_run *t)
@@ -448,7 +444,7 @@ void recording_command_ended(struct turn_run *t)
 	struct record_run *run = run_of(t);
 
 	if (run != NULL && run->n_commands > 0)
-		run->commands[run->n_commands - 1].end_ms = now_ms();
+		run->commands[run->n_commands - 1].end_ms = clock_wall_ms();
 }
 
 static struct record_run *run_find(struct turn_run *t, struct str call_id)
@@ -461,7 +457,7 @@ static struct record_run *run_find(struct turn_run *t, struct str call_id)
 	return NULL;
 }
 
-static void command_fill(struct record_command *c, const struct command_output *o, bool content)
+void recording_outcome(struct record_command *c, const struct command_output *o)
 {
 	c->out_truncated = o->out_truncated;
 	c->err_truncated = o->err_truncated;
@@ -469,6 +465,11 @@ static void command_fill(struct record_command *c, const struct command_output *
 	c->exit_code = o->exit_code;
 	record_set(&c->signal, o->signal);
 	record_set(&c->reason, o->reason);
+}
+
+static void command_fill(struct record_command *c, const struct command_output *o, bool content)
+{
+	recording_outcome(c, o);
 	if (!content)
 		return;
 	record_set(&c->out, o->out.p != NULL ? o->out : STR(""));
@@ -485,7 +486,7 @@ void recording_output(struct turn_run *t, const struct turn_output *o)
 	run = run_find(t, o->item->call.public_id);
 	if (run == NULL)
 		run = run_add(t, o->item);
-	run->end_ms = now_ms();
+	run->end_ms = clock_wall_ms();
 	record_set(&run->status, o->item->status.p != NULL ? o->item->status : STR("completed"));
 	if (o->item->call.error.n > 0)
 		record_set(&run->error, o->item->call.error);
@@ -542,7 +543,7 @@ static void close_open(struct turn_run *t)
 		attempt_ended(t, a);
 	if (run == NULL)
 		return;
-	run->end_ms = now_ms();
+	run->end_ms = clock_wall_ms();
 	for (size_t i = 0; i < run->n_commands; i++)
 		if (run->commands[i].end_ms == 0)
 			run->commands[i].end_ms = run->end_ms;
@@ -574,7 +575,7 @@ static struct record *finish_record(struct turn_run *t)
 	fill_answer(t);
 	guardrails_record(&t->guard, r);
 	guardrails_record(&t->tool_guard, r);
-	r->end_ms = r->heartbeat_ms = now_ms();
+	r->end_ms = r->heartbeat_ms = clock_wall_ms();
 	r->state = RECORD_SETTLED;
 	t->recording.record = NULL;
 	return r;

@@ -1,13 +1,13 @@
 /*
  * What happened in a turn, written down while it happens: the record of one request
- * (record/record.h), its ledger row and whoever else wants to know.
+ * (record/record.h), and its ledger row.
  *
  *     recording_begin   the head is known        recording_open   the row is durable: the turn may
  * cost …                 what happens             recording_hold   the row is settled: the last
  * event goes out
  *
- * The turn owns its record until it is settled; then the ledger does, which gives it to the sink
- * and frees it. On the loop only, but where said.
+ * The turn owns its record until it is settled; then the ledger does, which frees it. On the loop
+ * only, but where said.
  */
 #ifndef BRIG_GATEWAY_RECORDING_H
 #define BRIG_GATEWAY_RECORDING_H
@@ -36,9 +36,10 @@ struct recording {
 	struct turn_totals totals;
 };
 
-/* Who is told of each record that has ended; the record is borrowed for the call. One at most. */
-typedef void (*recording_sink)(void *ctx, const struct record *r);
-void recording_set_sink(struct gateway *g, recording_sink fn, void *ctx);
+/* Whose request it is, and when it came; the record has its id. For direct execs too. */
+void recording_who(struct record *rec, const struct request *r);
+/* How a command ended, without its texts. For them too. */
+void recording_outcome(struct record_command *c, const struct command_output *o);
 
 /* Before the request's head is released. */
 void recording_begin(struct turn_run *t, const struct request *r);

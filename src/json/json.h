@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/money.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -157,6 +158,7 @@ void jw_ki64(struct json_writer *w, const char *key, int64_t v);
 void jw_kbool(struct json_writer *w, const char *key, bool v);
 void jw_knull(struct json_writer *w, const char *key);
 void jw_kraw(struct json_writer *w, const char *key, struct str raw);
+void jw_kmoney(struct json_writer *w, const char *key, struct money m); /* a number, exact */
 
 /* ---- rope: a JSON text that is written in pieces ---- */
 

@@ -231,3 +231,11 @@ void jw_kraw(struct json_writer *w, const char *key, struct str raw)
 	jw_key(w, key);
 	jw_raw(w, raw);
 }
+
+void jw_kmoney(struct json_writer *w, const char *key, struct money m)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(48);
+
+	money_write(&b, m);
+	jw_kraw(w, key, (struct str){b.data, b.len});
+}

@@ -100,15 +100,7 @@ static int write_path(struct buf *out, struct str model, const char *method, str
 	buf_puts(out, str_starts(model, "models/") || str_starts(model, "tunedModels/")
 	                      ? "/"
 	                      : "/models/");
-	for (size_t i = 0; i < model.n; i++) {
-		struct str c = {model.p + i, 1};
-
-		if (str_in_set(c,
-		            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"))
-			buf_putc(out, *c.p);
-		else
-			buf_printf(out, "%%%02X", (unsigned)(unsigned char)*c.p);
-	}
+	buf_percent(out, model, BUF_UNRESERVED "/");
 	buf_puts(out, method);
 	return buf_error(out) < 0 ? error_set(err, ERR_TOO_LARGE, "the model's name is too long")
 	                          : 0;

@@ -187,6 +187,16 @@ int sqlite_run(struct sqlite *q, sqlite3_stmt *st, const char *step, struct erro
 	return r;
 }
 
+int sqlite_run_expiry(struct sqlite *q, sqlite3_stmt *st, int64_t ms, uint32_t limit,
+        const char *step, struct error *err)
+{
+	if (!st)
+		return -ERR_IO;
+	sqlite3_bind_int64(st, 1, ms);
+	sqlite3_bind_int64(st, 2, limit);
+	return sqlite_run(q, st, step, err);
+}
+
 static int run_plain(struct sqlite *q, enum statement which, struct error *err)
 {
 	sqlite3_stmt *st = prepare(q, which, err);
@@ -560,13 +570,9 @@ static int call_id_get(struct store *s, const struct store_scope *scope, struct 
 static int call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err)
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
-	sqlite3_stmt *st = prepare(q, ST_CALL_EXPIRE, err);
 
-	if (!st)
-		return -ERR_IO;
-	sqlite3_bind_int64(st, 1, now_ms);
-	sqlite3_bind_int64(st, 2, limit);
-	return sqlite_run(q, st, "forget call ids", err);
+	return sqlite_run_expiry(
+	        q, prepare(q, ST_CALL_EXPIRE, err), now_ms, limit, "forget call ids", err);
 }
 
 /* ---- keeper ---- */

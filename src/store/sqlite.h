@@ -51,6 +51,9 @@ void sqlite_bind_key(sqlite3_stmt *st, const struct store_scope *scope, struct s
 void sqlite_reset_statement(sqlite3_stmt *st);
 /* Runs a statement that gives no rows, and resets it. Returns how many rows it changed. */
 int sqlite_run(struct sqlite *q, sqlite3_stmt *st, const char *step, struct error *err);
+/* The same for one that removes what is older than ?1, ?2 rows at most. st NULL: -ERR_IO, err is set. */
+int sqlite_run_expiry(
+        struct sqlite *q, sqlite3_stmt *st, int64_t ms, uint32_t limit, const char *step, struct error *err);
 /* BEGIN IMMEDIATE: waits for other writers. */
 int sqlite_begin(struct sqlite *q, struct error *err);
 /* Ends a transaction: commits when r is good, else takes all of it back. Returns r, or why the

@@ -302,11 +302,7 @@ int sqlite_idempotency_recover(struct store *s, struct str holder, struct error 
 int sqlite_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err)
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
-	sqlite3_stmt *st = prepare(q, ST_EXPIRE, err);
 
-	if (!st)
-		return -ERR_IO;
-	sqlite3_bind_int64(st, 1, now_ms);
-	sqlite3_bind_int64(st, 2, limit);
-	return sqlite_run(q, st, "expire idempotency keys", err);
+	return sqlite_run_expiry(
+	        q, prepare(q, ST_EXPIRE, err), now_ms, limit, "expire idempotency keys", err);
 }

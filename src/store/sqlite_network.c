@@ -105,11 +105,7 @@ int sqlite_network_list(struct store *s, const struct store_scope *scope, struct
 int sqlite_network_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err)
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
-	sqlite3_stmt *st = prepare(q, ST_EXPIRE, err);
 
-	if (!st)
-		return -ERR_IO;
-	sqlite3_bind_int64(st, 1, before_ms);
-	sqlite3_bind_int64(st, 2, limit);
-	return sqlite_run(q, st, "expire records of the network", err);
+	return sqlite_run_expiry(q, prepare(q, ST_EXPIRE, err), before_ms, limit,
+	        "expire records of the network", err);
 }

@@ -846,11 +846,7 @@ int sqlite_records_recover(struct store *s, struct str holder, int64_t before_ms
 int sqlite_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err)
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
-	sqlite3_stmt *st = prepare(q, ST_EXPIRE, err);
 
-	if (!st)
-		return -ERR_IO;
-	sqlite3_bind_int64(st, 1, before_ms);
-	sqlite3_bind_int64(st, 2, limit);
-	return sqlite_run(q, st, "expire records", err);
+	return sqlite_run_expiry(
+	        q, prepare(q, ST_EXPIRE, err), before_ms, limit, "expire records", err);
 }

@@ -490,11 +490,7 @@ int sqlite_responses_delete(struct store *s, const struct store_scope *scope, st
 int sqlite_responses_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err)
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
-	sqlite3_stmt *st = prepare(q, ST_EXPIRE, err);
 
-	if (!st)
-		return -ERR_IO;
-	sqlite3_bind_int64(st, 1, now_ms);
-	sqlite3_bind_int64(st, 2, limit);
-	return sqlite_run(q, st, "expire responses", err);
+	return sqlite_run_expiry(
+	        q, prepare(q, ST_EXPIRE, err), now_ms, limit, "expire responses", err);
 }

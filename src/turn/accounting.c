@@ -35,6 +35,14 @@ void accounting_started(struct turn *t, bool started_container)
 	t->started_container |= started_container;
 }
 
+uint64_t turn_sandbox_ms(uint64_t begin_ms, uint64_t end_ms, bool started_container)
+{
+	/* Begun milliseconds count: 0 would say that nothing ran. */
+	uint64_t ms = end_ms > begin_ms ? end_ms - begin_ms : 1;
+
+	return started_container && ms < STARTED_FLOOR_MS ? STARTED_FLOOR_MS : ms;
+}
+
 void turn_totals(const struct turn *t, uint64_t now_ms, struct turn_totals *ret)
 {
 	uint64_t end_ms = t->phase == PHASE_DONE ? t->end_ms : now_ms;
@@ -49,9 +57,6 @@ void turn_totals(const struct turn *t, uint64_t now_ms, struct turn_totals *ret)
 	usage_add(&ret->usage, &t->usage_now);
 	if (!t->commands_started)
 		return;
-	/* Begun milliseconds count: 0 would say that nothing ran. */
-	ret->sandbox_ms = end_ms > t->first_command_ms ? end_ms - t->first_command_ms : 1;
-	if (t->started_container && ret->sandbox_ms < STARTED_FLOOR_MS)
-		ret->sandbox_ms = STARTED_FLOOR_MS;
+	ret->sandbox_ms = turn_sandbox_ms(t->first_command_ms, end_ms, t->started_container);
 	ret->sandbox_cost = money_mul(t->o.price_per_second, ret->sandbox_ms, 1000);
 }

@@ -203,5 +203,7 @@ bool turn_next_effect(struct turn *t, struct turn_effect *ret);
 /* What kind the next one is, without taking it. */
 bool turn_peek_effect(const struct turn *t, enum turn_effect_type *ret);
 void turn_totals(const struct turn *t, uint64_t now_ms, struct turn_totals *ret);
+/* What is billed of the time from a first command to the end of the last; direct exec pays alike. */
+uint64_t turn_sandbox_ms(uint64_t begin_ms, uint64_t end_ms, bool started_container);
 
 #endif
