@@ -5,6 +5,7 @@ import sys
 import pytest
 
 import brigtest
+from dialects import Upstream
 from fake_provider import FakeProvider
 
 
@@ -33,6 +34,14 @@ def provider():
     provider = FakeProvider()
     yield provider
     provider.close()
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    """Providers of every dialect, for modules that ask for no other kind of upstream."""
+    upstream = Upstream()
+    yield upstream
+    upstream.close()
 
 
 def settings_of(request):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import brigtest
-from dialects import PNG, SERVED, Fail, Say, Upstream, event
+from dialects import PNG, SERVED, Fail, Say, event
 from fake_provider import Cut, Pause, Reply
 
 OTHERS = [name for name in SERVED if name != "chat"]
@@ -13,13 +13,6 @@ SIGNATURE = "c2lnbmF0dXJlIG9mIGEgdGhvdWdodA=="
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "of a city", "strict": True, "parameters": {
     "type": "object", "properties": {"zebra": {"type": "string"}, "apple": {"type": "number"}}, "required": ["zebra", "apple"],
     "additionalProperties": False}}}
-
-
-@pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,10 @@ import brigtest
 import fake_provider
 from brigtest import function
 from conftest import run
-from dialects import PNG, SERVED, Fail, Say, Upstream
+from dialects import PNG, SERVED, Fail, Say
 
 SUMMARY = "The user wants a blue boat 🚤, 12 m long."
 LEAD = "This is a summary of what was said and done before:\n\n"
-
-
-@pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
 
 
 @pytest.fixture(scope="module")

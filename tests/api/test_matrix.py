@@ -5,17 +5,10 @@ What a model is shown must be the same whether its client streams or not, so eac
 import pytest
 
 import brigtest
-from dialects import PNG, SERVED, SPOKEN, Fail, Say, Talker, Upstream
+from dialects import PNG, SERVED, SPOKEN, Fail, Say, Talker
 
 SIGNATURE = "c2lnbmF0dXJlIG9mIGEgdGhvdWdodA=="
 QUESTION = [("system", "Be brief."), ("user", "What now?")]
-
-
-@pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 import brigtest
 from brigtest import parse_sse  # noqa: F401
-from dialects import PNG, SERVED, Say, Upstream, event
+from dialects import PNG, SERVED, Say, event
 from fake_provider import Model, Reply, call, calls, chunk, ending, error, error_in_stream, shell, text, thinking
 from messagestest import BRIG_SHELL, SHELL, Messages, Story, blocks, outputs, parse_events, shape, texts, tool
 
@@ -16,13 +16,6 @@ WEATHER = tool("weather")
 @pytest.fixture
 def api(client):
     return Messages(client)
-
-
-@pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,8 @@ import pytest
 
 import brigtest
 import fake_provider
-from dialects import PNG, Upstream
+from dialects import PNG
 from messagestest import SHELL, Messages, tool
-
-
-@pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import brigtest
-from dialects import Say, Upstream
+from dialects import Say
 from fake_provider import call, calls, chunk, ending, shell, text, Reply
 from messagestest import BRIG_SHELL, SHELL, Messages, blocks, check_message, texts, tool
 from test_replay import KINDS, messages_bytes
@@ -125,13 +125,6 @@ def test_the_container_field_of_anthropic(api, provider):
 
 
 # ---- an upstream of the same dialect, and what needs its signatures ----
-
-@pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
-
 
 @pytest.fixture(scope="module")
 def four(upstream):
