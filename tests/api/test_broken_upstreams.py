@@ -13,7 +13,7 @@ import brigtest
 import fake_provider
 from dialects import FUNCTION, SERVED, SPOKEN, Say, Talker, event, sse
 from fake_provider import Reply, chunk, ending
-from test_matrix import SIGNATURE, server, upstream  # noqa: F401 (fixtures)
+from test_matrix import SIGNATURE, server  # noqa: F401 (fixtures)
 
 ELSEWHERE = {
     "row 30": "test_matrix thinking: Gemini's signature through every client",

@@ -5,7 +5,7 @@ import brigtest
 from dialects import SERVED, SPOKEN, Say, data, event
 from fake_provider import Reply
 from test_broken_upstreams import ask, say  # noqa: F401 (fixtures)
-from test_matrix import server, upstream  # noqa: F401 (fixtures)
+from test_matrix import server  # noqa: F401 (fixtures)
 
 WHOLE_AND_STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
