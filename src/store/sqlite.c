@@ -730,6 +730,10 @@ static int set_up(struct sqlite *q, bool power, struct error *err)
 	if (r == 0)
 		r = exec(q, power ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
 		        err);
+	/* Else a long transaction makes files for what it might undo, and fails where a gateway has
+	 * no descriptor left. */
+	if (r == 0)
+		r = exec(q, "PRAGMA temp_store = MEMORY", err);
 	if (r == 0)
 		r = sqlite_begin(q, err);
 	return r < 0 ? r : sqlite_finish(q, migrate_locked(q, err), err);

@@ -253,7 +253,7 @@ def test_a_gateway_without_descriptors_fails_what_needs_one_and_lives(make_serve
     server.start()
     client, before = server.client(), server.gateways()
     path = "/containers/few/exec"
-    for _ in range(2):
+    for _ in range(6):
         streams = [client.open_stream(path, {"commands": ["sleep 0.1; echo done"]}) for _ in range(150)]
         said = set()
         for stream in streams:
