@@ -74,7 +74,7 @@ void recording_begin(struct turn_run *t, const struct request *r)
 	buf_init(&t->recording.reasoning, CONTENT_MAX);
 	str_copy(rec->id, sizeof(rec->id), str_of(t->who.id));
 	recording_who(rec, r);
-	rec->store_content = t->state.allowed;
+	rec->store_content = t->state.past.allowed;
 	record_set(&rec->api, str_of(t->api->name));
 	record_set(&rec->request_id, str_of(t->who.id));
 	record_set(&rec->asked, t->in.path_model);

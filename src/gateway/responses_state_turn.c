@@ -8,9 +8,6 @@
  * sent, and the row is durable. A response that cannot be kept says so: its `store` is false. What
  * is kept of a request is its own input, as it came, with referenced items in their places; what
  * was said before is in the rows before.
- *
- * The history of all turns together is bounded like bodies are: a body of 100 bytes may ask for 64
- * MiB of it.
  */
 #include "gateway/responses_state_turn.h"
 
@@ -18,8 +15,6 @@
 #include "gateway/turn_run.h"
 
 #include <stdlib.h>
-
-#define ITEM_ID_MAX 256
 
 static bool is_responses(const struct turn_run *t)
 {
@@ -34,7 +29,7 @@ static bool has_input(const struct turn_run *t)
 
 void responses_state_turn_init(struct turn_run *t)
 {
-	t->state.allowed = request_may_keep(t->g, t->x);
+	responses_past_init(&t->state.past, t->g, t->key, t->x);
 	do
 		id_make(t->who.id, sizeof(t->who.id), "gen-", 24);
 	while (is_responses(t) && t->g->options->workers > 1 &&
@@ -57,124 +52,23 @@ static bool open_summary(void *ctx, struct str sealed, struct buf *out)
 	return seal_open_summary(t->g, str_of(t->key->account), sealed, out);
 }
 
-static void scan(struct turn_run *t)
+/* What the request itself brought, where the body has it still as it came. */
+static bool scan(struct turn_run *t)
 {
 	struct responses_state_turn *s = &t->state;
-	struct str body = {t->in.body, t->in.body_len};
+	bool first = !s->past.scanned;
+	bool needs = responses_past_needs(&s->past, (struct str){t->in.body, t->in.body_len});
 
-	if (!s->scanned && responses_state_scan(body, "input", &s->scan))
-		s->input = s->scan.list;
-	s->local_used = s->local_used || responses_local_is(s->local, s->scan.previous);
-	s->n_input = s->scan.elements != NULL ? s->scan.n : 1;
-	s->whole = s->input;
-	s->n_whole = s->n_input;
-	s->scanned = true;
+	if (!first)
+		return needs;
+	s->input = s->whole = s->past.scan.list;
+	s->n_input = s->n_whole = s->past.scan.elements != NULL ? s->past.scan.n : 1;
+	return needs;
 }
 
 bool responses_state_turn_needs_pool(struct turn_run *t)
 {
-	if (!has_input(t))
-		return false;
-	scan(t);
-	return responses_state_needs(&t->state.scan);
-}
-
-/* What is found is put into the body twice for a moment, and lives as long as the turn. */
-static int charge(struct turn_run *t, size_t n, struct error *err)
-{
-	size_t most = t->g->config->limits.in_flight_bytes;
-
-	t->state.charged += n;
-	if (atomic_fetch_add(&t->g->history_bytes, n) + n <= most)
-		return 0;
-	error_set(err, ERR_UNAVAILABLE,
-	        "Stored conversations take all the memory there is for them: try later.");
-	err->retry_after_ms = 1000;
-	return -ERR_UNAVAILABLE;
-}
-
-static int refuse_unkept(const struct turn_run *t, const char *param, struct error *err)
-{
-	error_param(err, ERR_INVALID, param,
-	        "Nothing is stored here (%s), so there is nothing to go on from: send the items "
-	        "themselves in 'input'.",
-	        t->g->config->store_content && t->g->config->region == NULL
-	                ? "the request says x-brig-store-content: false"
-	                : "the server's operator has turned it off");
-	str_copy(err->type, sizeof(err->type), STR("unsupported_parameter"));
-	return -ERR_INVALID;
-}
-
-static int read_chain(struct turn_run *t, struct store_chain *ret, struct error *err)
-{
-	struct store_scope scope = row_scope(t->key);
-	size_t most = t->g->config->limits.body_bytes;
-	char id[ITEM_ID_MAX];
-	int r = -ERR_NOT_FOUND;
-
-	if (!t->state.allowed)
-		return refuse_unkept(t, "previous_response_id", err);
-	if (responses_state_text(t->state.scan.previous, id, sizeof(id)) && id[0] != 0 &&
-	        str_copy(t->state.previous, sizeof(t->state.previous), str_of(id)))
-		r = store_response_chain(
-		        t->g->reader, &scope, str_of(id), clock_wall_ms(), most, ret, err);
-	else
-		str_copy(id, 65, t->state.scan.previous);
-	if (r == -ERR_NOT_FOUND || r == -ERR_INVALID) {
-		error_param(err, ERR_INVALID, "previous_response_id",
-		        "Previous response with id '%.64s' not found.", id);
-		str_copy(err->type, sizeof(err->type), STR("previous_response_not_found"));
-		return -ERR_INVALID;
-	}
-	if (r == -ERR_TOO_LARGE)
-		return error_param(err, ERR_INVALID, "previous_response_id",
-		        "The conversation behind '%s' is larger than the %zu bytes that one "
-		        "request may hold.",
-		        id, most);
-	if (r == 0 && ret->running)
-		return error_param(err, ERR_INVALID, "previous_response_id",
-		        "Response '%s' is still in progress.", id);
-	return r < 0 ? r : charge(t, ret->bytes, err);
-}
-
-static int read_item(
-        struct turn_run *t, const struct responses_element *e, struct str *ret, struct error *err)
-{
-	struct store_scope scope = row_scope(t->key);
-	char id[ITEM_ID_MAX], param[64], *text;
-	size_t len;
-	int r = -ERR_NOT_FOUND;
-
-	str_format(param, sizeof(param), "input[%zu].id", (size_t)(e - t->state.scan.elements));
-	if (!t->state.allowed)
-		return refuse_unkept(t, param, err);
-	if (responses_state_text(e->id, id, sizeof(id)) && id[0] != 0)
-		r = store_response_item(
-		        t->g->reader, &scope, str_of(id), clock_wall_ms(), &text, &len, err);
-	else
-		id[0] = 0;
-	if (r == -ERR_NOT_FOUND || r == -ERR_INVALID)
-		return error_param(err, ERR_INVALID, param, "Item with id '%.64s' not found.", id);
-	if (r < 0)
-		return r;
-	*ret = (struct str){text, len};
-	return charge(t, len, err);
-}
-
-/* Texts of the items that are referenced, in order; malloc'ed, as the array is. */
-static int read_items(struct turn_run *t, struct str *items, size_t *n, struct error *err)
-{
-	const struct responses_scan *s = &t->state.scan;
-	int r = 0;
-
-	for (size_t i = 0; i < s->n && r == 0; i++) {
-		if (!responses_state_is_reference(&s->elements[i]))
-			continue;
-		items[*n] = (struct str){NULL, 0};
-		r = read_item(t, &s->elements[i], &items[*n], err);
-		(*n)++;
-	}
-	return r;
+	return has_input(t) && scan(t);
 }
 
 /*
@@ -191,7 +85,7 @@ static int note_whole(struct turn_run *t, struct error *err)
 	s->whole = scan.list;
 	s->n_whole = scan.n;
 	responses_scan_clear(&scan);
-	if (s->local_used) {
+	if (s->past.local_used) {
 		s->input = s->whole;
 		s->n_input = s->n_whole;
 		s->elements = false;
@@ -199,69 +93,22 @@ static int note_whole(struct turn_run *t, struct error *err)
 	return 0;
 }
 
-/* The new body takes the place of the old one. */
-static int put_in(struct turn_run *t, const struct store_chain *chain, const struct str *items,
-        struct error *err)
-{
-	struct responses_state_turn *s = &t->state;
-	struct str body = {t->in.body, t->in.body_len};
-	struct str *history = mem_array(2 * chain->n + 1, sizeof(*history));
-	struct buf out = BUF_INIT(body.n + s->charged + 4096 + 64 * chain->n);
-	struct responses_span own = {0, 0};
-	int r;
-
-	for (size_t i = 0; i < chain->n; i++) {
-		const struct store_chain_link *l = &chain->links[i];
-
-		history[2 * i] = (struct str){l->input, l->input_len};
-		history[2 * i + 1] = (struct str){l->output, l->output_len};
-	}
-	r = responses_state_expand(body, &s->scan, history, 2 * chain->n, items, &out, &own);
-	free(history);
-	if (r < 0) {
-		buf_free(&out);
-		return error_set(err, ERR_NOMEM, "The server has no memory for this conversation.");
-	}
-	free(t->in.body);
-	t->in.body = buf_steal(&out, &t->in.body_len);
-	t->in.has_history = true;
-	t->in.n_history = chain->n_items;
-	s->input = (struct str){t->in.body + own.at, own.len};
-	s->elements = true;
-	return t->websocket ? note_whole(t, err) : 0;
-}
-
 int responses_state_turn_expand(struct turn_run *t, struct error *err)
 {
 	struct responses_state_turn *s = &t->state;
-	struct store_chain chain = {0};
-	struct str *items = NULL;
-	size_t n = 0;
-	int r = 0;
+	int r;
 
 	if (!has_input(t))
 		return 0;
 	scan(t);
-	t->in.may_store = s->allowed;
+	t->in.may_store = s->past.allowed;
 	t->seal = (struct api_seal){close_summary, open_summary, t};
 	t->in.seal = &t->seal;
-	if (responses_state_needs(&s->scan)) {
-		if (s->local_used)
-			r = charge(t, s->local->chain.bytes, err);
-		else if (s->scan.previous.p != NULL)
-			r = read_chain(t, &chain, err);
-		items = mem_array(s->scan.n + 1, sizeof(*items));
-		if (r == 0)
-			r = read_items(t, items, &n, err);
-		if (r == 0)
-			r = put_in(t, s->local_used ? &s->local->chain : &chain, items, err);
-		for (size_t i = 0; i < n; i++)
-			mem_free_ptr(&items[i].p);
-		free(items);
-		store_chain_clear(&chain);
-	}
-	responses_scan_clear(&s->scan);
-	return r;
+	r = responses_past_expand(&s->past, &t->in, &s->input, err);
+	if (r <= 0)
+		return r;
+	s->elements = true;
+	return t->websocket ? note_whole(t, err) : 0;
 }
 
 /* ---- after ---- */
@@ -313,7 +160,7 @@ static bool put(struct turn_run *t, const struct buf *object, bool running, stru
 		r.input = (struct str){input.data, input.len};
 	}
 	r.id = str_of(id);
-	r.previous = s->previous[0] != 0 ? str_of(s->previous) : (struct str){NULL, 0};
+	r.previous = s->past.previous[0] != 0 ? str_of(s->past.previous) : (struct str){NULL, 0};
 	r.object = text;
 	r.created_ms = clock_wall_ms();
 	r.expires_ms = r.created_ms + (int64_t)t->g->config->limits.responses_kept_ms;
@@ -451,15 +298,12 @@ struct responses_local *responses_state_turn_leave(struct turn_run *t)
 
 	if (s->next != NULL)
 		return steal(s->next);
-	return s->succeeded || s->local_used ? NULL : steal(s->local);
+	return s->succeeded || s->past.local_used ? NULL : steal(s->past.local);
 }
 
 void responses_state_turn_free(struct turn_run *t)
 {
-	responses_local_free(t->state.local);
+	responses_past_clear(&t->state.past);
 	responses_local_free(t->state.next);
 	buf_free(&t->state.begun);
-	responses_scan_clear(&t->state.scan);
-	atomic_fetch_sub(&t->g->history_bytes, t->state.charged);
-	t->state.charged = 0;
 }

@@ -6,7 +6,7 @@
 #define BRIG_GATEWAY_RESPONSES_STATE_TURN_H
 
 #include "api/responses_state.h"
-#include "gateway/responses_local.h"
+#include "gateway/responses_past.h"
 #include "store/store.h"
 #include "turn/turn.h"
 
@@ -15,20 +15,14 @@ struct config_key;
 struct turn_run;
 
 struct responses_state_turn {
-	bool allowed; /* content may be kept */
-	bool scanned;
-	struct responses_scan scan; /* of the body, until it is parsed */
-	char previous[STORE_ID_MAX + 1];
+	struct responses_past past;
 	struct str input; /* the request's own, in the body: JSON, or elements without brackets */
 	size_t n_input;
 	bool elements;
 	struct str whole; /* that, with what was put in front of it */
 	size_t n_whole;
-	/* Of a WebSocket: what it could go on from, whether it does; and what comes after it. */
-	struct responses_local *local, *next;
-	bool local_used;
+	struct responses_local *next; /* of a WebSocket: what may be gone on from after it */
 	bool succeeded;
-	size_t charged; /* bytes of history, counted in the gateway */
 	/* The end of the turn, which waits until the answer is durable: */
 	bool holds;
 	bool canceled; /* by a client that asked for it */

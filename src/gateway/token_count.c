@@ -4,13 +4,15 @@
  *
  * A provider that speaks Anthropic's or Google's dialect is asked itself, whatever the client
  * speaks: about the request that it would get. For any other, and for servers of those dialects
- * that have no such path, the answer is an estimate and says so ("estimated": true).
+ * that have no such path, the answer is an estimate and says so ("estimated": true). What
+ * `previous_response_id` stands for counts, as it would in the request.
  *
  * The client may go at any time. While the pool works the job stays, else its end is the end of
  * all.
  */
 #include "gateway/guardrails.h"
 #include "gateway/internal.h"
+#include "gateway/responses_past.h"
 
 #include "api/token_estimate.h"
 
@@ -43,7 +45,8 @@ struct token_count {
 	bool on_pool; /* the pool works for it, or it waits for providers' lists: do not free */
 	const struct api *api;
 	struct api_request in;
-	struct api_seal seal; /* of compactions */
+	struct api_seal seal;       /* of compactions */
+	struct responses_past past; /* of the Responses API: what its input goes on from */
 	char *session, *beta, *model;
 	struct turn_request request;
 	struct guardrails_report guard;
@@ -68,6 +71,7 @@ static void count_free(struct token_count *c)
 	route_free(&c->route);
 	provider_request_free(&c->upstream);
 	buf_free(&c->answer);
+	responses_past_clear(&c->past);
 	free(c->in.body);
 	free(c->session);
 	free(c->beta);
@@ -304,8 +308,13 @@ static int build(struct token_count *c, struct error *err)
 static void parse_work(void *arg)
 {
 	struct token_count *c = arg;
+	struct str own;
 	struct error e;
 
+	if (c->api == &api_responses && responses_past_expand(&c->past, &c->in, &own, &e) < 0) {
+		c->failed = error_copy(&e);
+		return;
+	}
 	/* An estimate tells nobody anything, but a provider may be asked. */
 	if (guardrails_scan(c->g->guardrails, c->key, c->api->speaks, &c->in.body, &c->in.body_len,
 	            NULL, &c->guard, &e) < 0) {
@@ -326,12 +335,20 @@ static void build_work(void *arg)
 		c->failed = error_copy(&e);
 }
 
-/* Does one step on the pool where the body is large, else at once. */
+static bool needs_pool(struct token_count *c)
+{
+	if (c->in.body_len > POOL_FROM)
+		return true;
+	return c->api == &api_responses && !c->past.scanned &&
+	       responses_past_needs(&c->past, (struct str){c->in.body, c->in.body_len});
+}
+
+/* Does one step on the pool where the body is large or rows are read, else at once. */
 static void step(struct token_count *c, void (*work)(void *arg), void (*done)(void *arg))
 {
 	struct error e;
 
-	if (c->in.body_len <= POOL_FROM) {
+	if (!needs_pool(c)) {
 		work(c);
 		done(c);
 		return;
@@ -380,8 +397,8 @@ static void find_route(struct token_count *c)
 		answer_error(c, &e);
 		return;
 	}
-	if (guardrails_route(c->g->guardrails, c->key, c->request.conversation->model, &c->route,
-	            &e) < 0) {
+	if (guardrails_route(
+	            c->g->guardrails, c->key, c->request.conversation->model, &c->route, &e) < 0) {
 		answer_error(c, &e);
 		return;
 	}
@@ -463,6 +480,7 @@ void token_count_handle(struct request *r, const struct api *api)
 		                   : mem_strndup(r->params[0].p, r->params[0].n);
 		c->in.path_model = str_of(c->model);
 	}
+	responses_past_init(&c->past, r->g, r->key, r->x);
 	c->in.body = request_take_body(r, &c->in.body_len);
 	http_exchange_set_data(r->x, &c->owner);
 	step(c, parse_work, parse_done);

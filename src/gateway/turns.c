@@ -406,8 +406,8 @@ void turns_handle(struct request *r, const struct api *api)
 	t->in.body = request_take_body(r, &t->in.body_len);
 	if (t->sink != NULL) {
 		t->sink->turn = t;
-		t->state.charged = r->charged;
-		t->state.local = steal(t->sink->local);
+		t->state.past.charged = r->charged;
+		t->state.past.local = steal(t->sink->local);
 	} else {
 		turn_run_own(t);
 		http_request_release(r->x);

@@ -640,3 +640,41 @@ def test_input_tokens(client, v1, provider):
             assert 0 < few.json["input_tokens"] < 50000 < many.json["input_tokens"]
     assert client.post("/responses/input_tokens", {"input": "x"}).error["param"] == "model"
     assert not model.requests
+
+
+def counted(client, model, input, expect=200, headers=None, **fields):
+    answer = client.post("/responses/input_tokens", dict({"model": model.name, "input": input}, **fields), headers=headers)
+    assert answer.status == expect, answer
+    return answer.json if expect == 200 else answer.error
+
+
+@WAYS
+def test_input_tokens_of_a_chain(client, provider, way):
+    """As many as of all of it sent whole, in whatever gateway."""
+    model = provider.model(calls(shell("echo hi")), text("word " * 5000), text("two"))
+    ask = ask_in(client, way)
+    first = ask(model, "word " * 20000, tools=[SHELL])
+    second = ask(model, "more", tools=[SHELL], previous_response_id=first["id"])
+    history = [{"role": "user", "content": "word " * 20000}, *first["output"], {"role": "user", "content": "more"},
+               *second["output"]]
+    whole = counted(client, model, history + [{"role": "user", "content": "on"}], tools=[SHELL])
+    assert whole["input_tokens"] > 25000
+    for _ in range(3):
+        assert counted(client, model, "on", tools=[SHELL], previous_response_id=second["id"]) == whole
+    said = first["output"][-1]
+    assert counted(client, model, [{"type": "item_reference", "id": said["id"]}]) == counted(client, model, [said])
+    assert len(model.requests) == 3
+
+
+def test_input_tokens_of_chains_that_are_not_there(server, client, provider):
+    """The errors are those of the request that is counted."""
+    model = provider.model(text("one"), Reply([chunk({"content": "so"}), Hold()]))
+    first = client.ask(model, "go")
+    running = begin_background(client, model)
+    for id, key, headers in [("resp_none", "one", None), (first["id"], "two", None), (first["id"], "far", None),
+                             (running["id"], "one", None), (first["id"], "one", {"x-brig-store-content": "false"})]:
+        c = server.client(key)
+        asked = c.ask(model, "on", previous_response_id=id, expect=400, headers=headers).error
+        assert counted(c, model, "on", expect=400, headers=headers, previous_response_id=id) == asked
+        assert asked["param"] == "previous_response_id"
+    client.post("/responses/%s/cancel" % running["id"])

@@ -41,6 +41,18 @@ describe("openai", () => {
     });
   }
 
+  test("inputTokens.count of what goes on by id", async () => {
+    const model = fake.model(text("one"));
+    const first = await client.responses.create({ model: model.name, input: "word ".repeat(2000) });
+    const ask = { model: model.name, input: "on" };
+    const alone = await client.responses.inputTokens.count(ask);
+    const all = await client.responses.inputTokens.count({ ...ask, previous_response_id: first.id });
+    assert.equal(all.object, "response.input_tokens");
+    assert.ok(all.input_tokens > alone.input_tokens + 2000);
+    await assert.rejects(client.responses.inputTokens.count({ ...ask, previous_response_id: "resp_none" }),
+      (error) => error instanceof OpenAI.BadRequestError && error.code === "previous_response_not_found");
+  });
+
   test("retrieve, inputItems.list and delete", async () => {
     const model = fake.model(text("one"), text("two"));
     const first = await client.responses.create({ model: model.name, input: "go" });
