@@ -91,6 +91,26 @@ struct store_backend {
 	int (*record_forget)(struct store *s, const struct store_scope *scope, struct str id, struct error *err);
 	int (*records_recover)(struct store *s, struct str holder, int64_t before_ms, struct error *err);
 	int (*records_expire)(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
+	int (*destination_create)(struct store *s, const struct store_scope *scope,
+	        const struct store_destination *d, struct error *err);
+	int (*destination_get)(struct store *s, const struct store_scope *scope, struct str id,
+	        struct store_destination *ret, struct error *err);
+	int (*destination_list)(struct store *s, const struct store_scope *scope,
+	        struct store_destination **ret, size_t *ret_n, struct error *err);
+	int (*destination_update)(struct store *s, const struct store_scope *scope,
+	        const struct store_destination *d, int64_t seen_ms, struct error *err);
+	int (*destination_delete)(
+	        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+	int (*destinations_fix)(struct store *s, const struct store_destination *list, size_t n,
+	        int64_t now_ms, struct error *err);
+	int (*outbox_read)(struct store *s, int64_t destination, bool content, uint32_t limit,
+	        size_t most_bytes, struct store_delivery **ret, size_t *ret_n, struct error *err);
+	int (*outbox_done)(
+	        struct store *s, int64_t destination, int64_t through_seq, struct error *err);
+	int (*outbox_drop)(
+	        struct store *s, int64_t destination, uint32_t limit, struct error *err);
+	int (*outbox_counts)(struct store *s, struct store_outbox_count **ret, size_t *ret_n,
+	        struct error *err);
 };
 
 /* A backend's own struct begins with this. */

@@ -629,6 +629,8 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->idempotency[i]);
 	for (size_t i = 0; i < SQLITE_RECORD_STATEMENTS; i++)
 		sqlite3_finalize(q->records[i]);
+	for (size_t i = 0; i < SQLITE_BROADCAST_STATEMENTS; i++)
+		sqlite3_finalize(q->broadcast[i]);
 	q->checkpoint = sqlite_checkpoint_free(q->checkpoint);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
@@ -797,6 +799,16 @@ static const struct store_backend backend = {
         .record_forget = sqlite_records_forget,
         .records_recover = sqlite_records_recover,
         .records_expire = sqlite_records_expire,
+        .destination_create = sqlite_broadcast_create,
+        .destination_get = sqlite_broadcast_get,
+        .destination_list = sqlite_broadcast_list,
+        .destination_update = sqlite_broadcast_update,
+        .destination_delete = sqlite_broadcast_delete,
+        .destinations_fix = sqlite_broadcast_fix,
+        .outbox_read = sqlite_broadcast_read,
+        .outbox_done = sqlite_broadcast_done,
+        .outbox_drop = sqlite_broadcast_drop,
+        .outbox_counts = sqlite_broadcast_counts,
 };
 
 int sqlite_open(const struct store_options *o, struct store **ret, struct error *err)

@@ -17,6 +17,7 @@
 #define SQLITE_RESPONSE_STATEMENTS    24
 #define SQLITE_IDEMPOTENCY_STATEMENTS 16
 #define SQLITE_RECORD_STATEMENTS      28
+#define SQLITE_BROADCAST_STATEMENTS   16
 
 struct sqlite_checkpoint;
 
@@ -31,6 +32,7 @@ struct sqlite {
 	sqlite3_stmt *responses[SQLITE_RESPONSE_STATEMENTS];      /* and sqlite_responses.c */
 	sqlite3_stmt *idempotency[SQLITE_IDEMPOTENCY_STATEMENTS]; /* and sqlite_idempotency.c */
 	sqlite3_stmt *records[SQLITE_RECORD_STATEMENTS];          /* and sqlite_records.c */
+	sqlite3_stmt *broadcast[SQLITE_BROADCAST_STATEMENTS];     /* and sqlite_broadcast.c */
 };
 
 struct sqlite *sqlite_lock(struct store *s);
@@ -134,5 +136,31 @@ int sqlite_records_totals(struct store *s, const struct store_scope *scope, int6
 int sqlite_records_forget(struct store *s, const struct store_scope *scope, struct str id, struct error *err);
 int sqlite_records_recover(struct store *s, struct str holder, int64_t before_ms, struct error *err);
 int sqlite_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
+/* For the lock's holder. The record in that row with its parts; *ret NULL: there is none. */
+int sqlite_records_at(
+        struct sqlite *q, int64_t n, bool content, struct record **ret, struct error *err);
+size_t sqlite_records_bytes(const struct record *r); /* about what it takes: texts that may be long */
+
+/* ---- sqlite_broadcast.c ---- */
+
+int sqlite_broadcast_create(struct store *s, const struct store_scope *scope,
+        const struct store_destination *d, struct error *err);
+int sqlite_broadcast_get(struct store *s, const struct store_scope *scope, struct str id,
+        struct store_destination *ret, struct error *err);
+int sqlite_broadcast_list(struct store *s, const struct store_scope *scope,
+        struct store_destination **ret, size_t *ret_n, struct error *err);
+int sqlite_broadcast_update(struct store *s, const struct store_scope *scope,
+        const struct store_destination *d, int64_t seen_ms, struct error *err);
+int sqlite_broadcast_delete(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+int sqlite_broadcast_fix(struct store *s, const struct store_destination *list, size_t n,
+        int64_t now_ms, struct error *err);
+int sqlite_broadcast_read(struct store *s, int64_t destination, bool content, uint32_t limit,
+        size_t most_bytes, struct store_delivery **ret, size_t *ret_n, struct error *err);
+int sqlite_broadcast_done(
+        struct store *s, int64_t destination, int64_t through_seq, struct error *err);
+int sqlite_broadcast_drop(struct store *s, int64_t destination, uint32_t limit, struct error *err);
+int sqlite_broadcast_counts(
+        struct store *s, struct store_outbox_count **ret, size_t *ret_n, struct error *err);
 
 #endif

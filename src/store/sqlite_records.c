@@ -159,6 +159,8 @@ enum statement {
 	ST_BEAT,
 	ST_FIND,
 	ST_GET,
+	ST_AT,
+	ST_AT_LEAN, /* without content */
 	ST_RECOVER,
 	ST_RECOVER_HOLDER,
 	ST_EXPIRE,
@@ -278,6 +280,13 @@ static void sql_write(struct buf *sql, enum statement which)
 		buf_puts(sql, "SELECT ");
 		names_write(sql, row_columns, N(row_columns));
 		buf_puts(sql, ", n FROM records WHERE " KEY);
+		return;
+	case ST_AT:
+	case ST_AT_LEAN:
+		buf_puts(sql, "SELECT ");
+		names_write(sql, row_columns,
+		        N(row_columns) - (which == ST_AT ? 0 : ROW_CONTENT));
+		buf_puts(sql, " FROM records WHERE n = ?1");
 		return;
 	case ST_RECOVER:
 		buf_puts(sql, "UPDATE records SET state = 2, end_ms = heartbeat_ms WHERE state = 0 "
@@ -553,6 +562,30 @@ int sqlite_records_get(struct store *s, const struct store_scope *scope, struct 
 	return r;
 }
 
+int sqlite_records_at(
+        struct sqlite *q, int64_t n, bool content, struct record **ret, struct error *err)
+{
+	sqlite3_stmt *st = prepare(q, content ? ST_AT : ST_AT_LEAN, err);
+	struct record *record = NULL;
+	int step, r = 0;
+
+	if (!st)
+		return -ERR_IO;
+	sqlite3_bind_int64(st, 1, n);
+	step = sqlite3_step(st);
+	if (step == SQLITE_ROW) {
+		record = record_new();
+		read_columns(st, row_columns, N(row_columns) - (content ? 0 : ROW_CONTENT), record);
+	} else if (step != SQLITE_DONE) {
+		r = sqlite_fail(q, "read a record", err);
+	}
+	sqlite_reset_statement(st);
+	if (r == 0 && record)
+		r = read_parts(q, n, content, record, err);
+	*ret = r < 0 ? record_free(record) : record;
+	return r;
+}
+
 /* ---- lists ---- */
 
 #define CONTENT_OF                                                                                 \
@@ -663,8 +696,7 @@ static size_t text_bytes(const char *s)
 	return s != NULL ? strlen(s) : 0;
 }
 
-/* About what it takes: texts that may be long. */
-static size_t record_bytes(const struct record *r)
+size_t sqlite_records_bytes(const struct record *r)
 {
 	size_t n = sizeof(*r) + text_bytes(r->request) + text_bytes(r->answer) +
 	           text_bytes(r->metadata) + text_bytes(r->trace);
@@ -698,7 +730,7 @@ static int read_list(struct sqlite *q, sqlite3_stmt *st, const struct store_reco
 		        row->begin_ms, sqlite3_column_int64(st, (int)columns)};
 		if (query->parts)
 			r = read_parts(q, list.last.n, query->content, row, err);
-		bytes += query->most_bytes > 0 ? record_bytes(row) : 0;
+		bytes += query->most_bytes > 0 ? sqlite_records_bytes(row) : 0;
 	}
 	list.has_more = step == SQLITE_ROW;
 	if (r == 0 && step != SQLITE_ROW && step != SQLITE_DONE)

@@ -1,6 +1,7 @@
 /* Checks what callers give, and hands on to the backend. */
 #include "store/backend.h"
 
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "record/record.h"
 
@@ -543,4 +544,113 @@ int store_records_recover(struct store *s, struct str holder, int64_t before_ms,
 int store_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err)
 {
 	return s->backend->records_expire(s, before_ms, limit, err);
+}
+
+/* ---- broadcast ---- */
+
+void store_destination_clear(struct store_destination *d)
+{
+	if (!d)
+		return;
+	free(d->account);
+	free(d->workspace);
+	if (d->body)
+		mem_wipe(d->body, strlen(d->body));
+	free(d->body);
+	*d = (struct store_destination){0};
+}
+
+struct store_destination *store_destinations_free(struct store_destination *list, size_t n)
+{
+	for (size_t i = 0; list && i < n; i++)
+		store_destination_clear(&list[i]);
+	free(list);
+	return NULL;
+}
+
+static int check_destination(
+        const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = check_scope(scope, err);
+
+	return r < 0 ? r : check_text(id, STORE_ID_MAX, "destination id", err);
+}
+
+int store_destination_create(struct store *s, const struct store_scope *scope,
+        const struct store_destination *d, struct error *err)
+{
+	int r = check_destination(scope, str_of(d->id), err);
+
+	return r < 0 ? r : s->backend->destination_create(s, scope, d, err);
+}
+
+int store_destination_get(struct store *s, const struct store_scope *scope, struct str id,
+        struct store_destination *ret, struct error *err)
+{
+	int r = check_destination(scope, id, err);
+
+	return r < 0 ? r : s->backend->destination_get(s, scope, id, ret, err);
+}
+
+int store_destination_list(struct store *s, const struct store_scope *scope,
+        struct store_destination **ret, size_t *ret_n, struct error *err)
+{
+	int r = scope ? check_scope(scope, err) : 0;
+
+	return r < 0 ? r : s->backend->destination_list(s, scope, ret, ret_n, err);
+}
+
+int store_destination_update(struct store *s, const struct store_scope *scope,
+        const struct store_destination *d, int64_t seen_ms, struct error *err)
+{
+	int r = check_destination(scope, str_of(d->id), err);
+
+	return r < 0 ? r : s->backend->destination_update(s, scope, d, seen_ms, err);
+}
+
+int store_destination_delete(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = check_destination(scope, id, err);
+
+	return r < 0 ? r : s->backend->destination_delete(s, scope, id, err);
+}
+
+int store_destinations_fix(struct store *s, const struct store_destination *list, size_t n,
+        int64_t now_ms, struct error *err)
+{
+	return s->backend->destinations_fix(s, list, n, now_ms, err);
+}
+
+int store_outbox_read(struct store *s, int64_t destination, bool content, uint32_t limit,
+        size_t most_bytes, struct store_delivery **ret, size_t *ret_n, struct error *err)
+{
+	if (limit < 1 || limit > LIMIT_MAX)
+		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
+	return s->backend->outbox_read(
+	        s, destination, content, limit, most_bytes, ret, ret_n, err);
+}
+
+struct store_delivery *store_deliveries_free(struct store_delivery *list, size_t n)
+{
+	for (size_t i = 0; list && i < n; i++)
+		record_free(list[i].record);
+	free(list);
+	return NULL;
+}
+
+int store_outbox_done(struct store *s, int64_t destination, int64_t through_seq, struct error *err)
+{
+	return s->backend->outbox_done(s, destination, through_seq, err);
+}
+
+int store_outbox_drop(struct store *s, int64_t destination, uint32_t limit, struct error *err)
+{
+	return s->backend->outbox_drop(s, destination, limit, err);
+}
+
+int store_outbox_counts(
+        struct store *s, struct store_outbox_count **ret, size_t *ret_n, struct error *err)
+{
+	return s->backend->outbox_counts(s, ret, ret_n, err);
 }

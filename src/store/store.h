@@ -401,6 +401,75 @@ int store_records_recover(struct store *s, struct str holder, int64_t before_ms,
 /* For the keeper: removes at most `limit` that began before before_ms and are not open. How many. */
 int store_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
 
+/* ---- broadcast: where traces are sent to, and what waits to be sent ---- */
+
+#define STORE_DESTINATIONS_MAX 5 /* of one type in a workspace */
+
+struct store_destination {
+	int64_t n; /* its number, which no other ever has; given by the store */
+	char id[STORE_ID_MAX + 1];
+	char type[24];
+	char *account, *workspace; /* malloc'ed; NULL: every one */
+	char *body;                /* JSON, secrets too; malloc'ed; NULL where fixed */
+	bool enabled;              /* records that end from now on wait for it */
+	bool fixed;                /* of brig.yaml, which says what it is */
+	bool waiting;              /* something waits for it; read only */
+	int64_t created_ms, updated_ms;
+};
+void store_destination_clear(struct store_destination *d); /* frees what it points at; takes NULL */
+struct store_destination *store_destinations_free(
+        struct store_destination *list, size_t n); /* returns NULL */
+/* d's n, account and workspace are not looked at. -ERR_CONFLICT where the workspace has
+ * STORE_DESTINATIONS_MAX of that type. */
+int store_destination_create(struct store *s, const struct store_scope *scope,
+        const struct store_destination *d, struct error *err);
+/* 0 or -ERR_NOT_FOUND, which a fixed one is too. */
+int store_destination_get(struct store *s, const struct store_scope *scope, struct str id,
+        struct store_destination *ret, struct error *err);
+/* Those of a workspace, the oldest first, without fixed ones; scope NULL: all there are. */
+int store_destination_list(struct store *s, const struct store_scope *scope,
+        struct store_destination **ret, size_t *ret_n, struct error *err);
+/* Sets body, enabled and updated_ms of the row that has this id, if it was updated last at seen_ms.
+ * 0, -ERR_NOT_FOUND, or -ERR_CONFLICT where another has changed it since. */
+int store_destination_update(struct store *s, const struct store_scope *scope,
+        const struct store_destination *d, int64_t seen_ms, struct error *err);
+/* What waits for it is forgotten later. 0 or -ERR_NOT_FOUND. */
+int store_destination_delete(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+/* From now on exactly these are the fixed ones; for those that were there before, by id, what waits
+ * goes on waiting. Of each: id, type, account, workspace, enabled. */
+int store_destinations_fix(struct store *s, const struct store_destination *list, size_t n,
+        int64_t now_ms, struct error *err);
+
+/*
+ * The outbox: in the transaction that ends a record a row is made for each destination that is
+ * enabled and is the record's workspace's or everybody's. Rows of a destination are read and removed
+ * in the order in which the records ended.
+ */
+struct store_delivery {
+	int64_t seq;
+	struct record *record; /* NULL: it is there no more */
+};
+/* At most `limit` rows (1 … 1000), and no more after the one with which their texts come to
+ * most_bytes. content: with content, where it is stored. */
+int store_outbox_read(struct store *s, int64_t destination, bool content, uint32_t limit,
+        size_t most_bytes, struct store_delivery **ret, size_t *ret_n, struct error *err);
+struct store_delivery *store_deliveries_free(
+        struct store_delivery *list, size_t n); /* returns NULL */
+/* Removes the destination's rows up to that one, with it. */
+int store_outbox_done(
+        struct store *s, int64_t destination, int64_t through_seq, struct error *err);
+/* Removes the `limit` oldest rows of the destination; how many there were. */
+int store_outbox_drop(
+        struct store *s, int64_t destination, uint32_t limit, struct error *err);
+/* How many rows wait for each destination, also for one that was deleted. free() *ret. */
+struct store_outbox_count {
+	int64_t destination;
+	uint64_t rows;
+};
+int store_outbox_counts(
+        struct store *s, struct store_outbox_count **ret, size_t *ret_n, struct error *err);
+
 /* ---- the node's keeper ---- */
 
 /*
