@@ -93,7 +93,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 	event_add(&a->ready, NULL);
 }
 
-struct egress_again *egress_again_start(struct event_base *base, const union egress_address *server,
+struct egress_again *egress_again_start(struct event_base *base, const union address *server,
         const char *name, int family, egress_again_done done, void *ctx)
 {
 	struct egress_again *a = mem_alloc(sizeof(*a));
@@ -105,7 +105,7 @@ struct egress_again *egress_again_start(struct event_base *base, const union egr
 	n = egress_answer_question(name, family, id, a->question + 2);
 	a->fd = socket(server->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (n == 0 || a->fd < 0 ||
-	        (connect(a->fd, &server->sa, egress_address_len(server)) < 0 &&
+	        (connect(a->fd, &server->sa, address_len(server)) < 0 &&
 	                errno != EINPROGRESS)) {
 		if (a->fd >= 0)
 			close(a->fd);

@@ -4,7 +4,7 @@
 #ifndef BRIG_EGRESS_AGAIN_H
 #define BRIG_EGRESS_AGAIN_H
 
-#include "egress/address.h"
+#include "base/address.h"
 
 #include <event2/event.h>
 
@@ -17,7 +17,7 @@ struct egress_again;
 typedef void (*egress_again_done)(void *ctx, const uint8_t *addresses, int n);
 
 /* NULL where it cannot be asked. The handle is the caller's until done was called. */
-struct egress_again *egress_again_start(struct event_base *base, const union egress_address *server,
+struct egress_again *egress_again_start(struct event_base *base, const union address *server,
         const char *name, int family, egress_again_done done, void *ctx);
 void egress_again_cancel(struct egress_again *a); /* takes NULL; done will not be called */
 

@@ -35,7 +35,7 @@ void egress_conn_target(const struct egress_conn *c, char out[EGRESS_NAME_MAX + 
 	if (c->name)
 		str_copy(out, EGRESS_NAME_MAX + 1, str_of(egress_names_text(c->name)));
 	else
-		egress_address_text(&c->dialled, out);
+		address_text(&c->dialled, out);
 }
 
 static void record(struct egress_conn *c)
@@ -52,9 +52,9 @@ static void record(struct egress_conn *c)
 	if (c->name)
 		str_copy(r.name, sizeof(r.name), str_of(egress_names_text(c->name)));
 	if (c->at < c->n_addresses)
-		egress_address_text(&c->addresses[c->at], r.address);
+		address_text(&c->addresses[c->at], r.address);
 	else if (!c->name)
-		egress_address_text(&c->dialled, r.address);
+		address_text(&c->dialled, r.address);
 	str_copy(r.reason, sizeof(r.reason), str_of(c->reason));
 	egress_records_tell(c->container->egress->records, &c->container->record_rate, &r,
 	        egress_policy_label(c->container->policy));
@@ -323,7 +323,7 @@ static void settle(struct egress_conn *c)
 /* ---- what is asked of a name ---- */
 
 /* An address without a name, when all may be reached. */
-static const char *address_refused(struct egress_conn *c)
+static const char *dialled_refused(struct egress_conn *c)
 {
 	struct egress_container *k = c->container;
 
@@ -333,7 +333,7 @@ static const char *address_refused(struct egress_conn *c)
 		return "address of no name";
 	if (!egress_policy_all(k->policy))
 		return "not allowed";
-	return egress_address_refused(k->egress->own, &c->dialled, false);
+	return address_refused(k->egress->own, &c->dialled, false);
 }
 
 bool egress_conn_check_name(struct egress_conn *c, const char *name, const char *mismatch)
@@ -345,13 +345,13 @@ bool egress_conn_check_name(struct egress_conn *c, const char *name, const char 
 		if (strcmp(name, egress_names_text(c->name)) == 0)
 			return true;
 	} else {
-		const char *refused = address_refused(c);
+		const char *refused = dialled_refused(c);
 
 		if (refused) {
 			egress_conn_deny(c, 520, refused);
 			return false;
 		}
-		egress_address_text(&c->dialled, address);
+		address_text(&c->dialled, address);
 		if (name[0] == '\0' || strcmp(name, address) == 0)
 			return true;
 		/* Any name that the policy lets be asked for. */
@@ -399,7 +399,7 @@ static void opened(struct egress_conn *c)
 }
 
 /* 0: connected or on the way. */
-static int dial_one(struct egress_conn *c, const union egress_address *a)
+static int dial_one(struct egress_conn *c, const union address *a)
 {
 	struct egress_side *s = &c->server;
 	int one = 1;
@@ -412,7 +412,7 @@ static int dial_one(struct egress_conn *c, const union egress_address *a)
 	        &s->rd, c->container->egress->base, s->fd, EV_READ | EV_PERSIST, on_server_read, c);
 	event_assign(&s->wr, c->container->egress->base, s->fd, EV_WRITE | EV_PERSIST,
 	        on_server_write, c);
-	if (connect(s->fd, &a->sa, egress_address_len(a)) < 0 && errno != EINPROGRESS) {
+	if (connect(s->fd, &a->sa, address_len(a)) < 0 && errno != EINPROGRESS) {
 		int errnum = errno;
 
 		side_close(s, false);
@@ -442,7 +442,7 @@ static void dial(struct egress_conn *c, int errnum)
 	const char *refused = NULL, *why;
 
 	for (; c->at < c->n_addresses && now < end; c->at++) {
-		why = egress_address_refused(e->own, &c->addresses[c->at], private);
+		why = address_refused(e->own, &c->addresses[c->at], private);
 		if (why) {
 			refused = refused ? refused : why;
 			continue;
@@ -466,7 +466,7 @@ static void dial(struct egress_conn *c, int errnum)
 }
 
 static void on_resolved(
-        void *ctx, const union egress_address *addresses, size_t n, const char *failure)
+        void *ctx, const union address *addresses, size_t n, const char *failure)
 {
 	struct egress_conn *c = ctx;
 
@@ -666,7 +666,7 @@ static struct egress_conn *conn_new(struct egress_container *k, int fd, uint16_t
 	event_assign(&c->timer, k->egress->base, -1, 0, on_timer, c);
 	/* Without its own address it is one of no name, and nothing is allowed. */
 	if (getsockname(fd, &c->dialled.sa, &len) == 0)
-		egress_address_unmap(&c->dialled);
+		address_unmap(&c->dialled);
 	if (c->dialled.sa.sa_family == AF_INET)
 		c->name = egress_names_hold(k->names, ntohl(c->dialled.in.sin_addr.s_addr));
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));

@@ -69,7 +69,7 @@ struct egress_conn {
 	TAILQ_ENTRY(egress_conn) link;
 	struct egress_container *container;
 	struct egress_name *name;     /* that was dialled; NULL: an address without one */
-	union egress_address dialled; /* by the container */
+	union address dialled; /* by the container */
 	uint16_t port;                /* 80 or 443 */
 	enum egress_conn_state state;
 	struct egress_side client, server;
@@ -81,7 +81,7 @@ struct egress_conn {
 		struct egress_http http;
 	};
 	struct egress_lookup *lookup;
-	union egress_address addresses[EGRESS_RESOLVE_MAX];
+	union address addresses[EGRESS_RESOLVE_MAX];
 	size_t n_addresses, at;
 	size_t lingered;
 	uint64_t bytes_in, bytes_out;

@@ -182,7 +182,7 @@ static int start(struct egress *e, const struct egress_options *o, struct error 
 	event_config_free(config);
 	if (!e->base)
 		return error_set(err, ERR_NOMEM, "no event loop can be made");
-	e->own = egress_address_own_new(o->own_ports, o->n_own_ports);
+	e->own = address_own_new(o->own_ports, o->n_own_ports);
 	e->records = egress_records_new(e->base);
 	evutil_secure_rng_init();
 	e->resolver = egress_resolver_new(e->base, err);
@@ -199,7 +199,7 @@ static void end(struct egress *e)
 		egress_container_free(LIST_FIRST(&e->containers));
 	egress_resolver_free(e->resolver);
 	egress_records_free(e->records);
-	egress_address_own_free(e->own);
+	address_own_free(e->own);
 	if (e->base)
 		event_base_free(e->base);
 	free(e);

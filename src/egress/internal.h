@@ -2,7 +2,7 @@
 #ifndef BRIG_EGRESS_INTERNAL_H
 #define BRIG_EGRESS_INTERNAL_H
 
-#include "egress/address.h"
+#include "base/address.h"
 #include "egress/egress.h"
 #include "egress/names.h"
 #include "egress/policy.h"
@@ -55,7 +55,7 @@ LIST_HEAD(egress_containers, egress_container);
 struct egress {
 	struct event_base *base;
 	struct egress_limits limits;
-	struct egress_own *own;
+	struct address_own *own;
 	struct egress_resolver *resolver;
 	bool has_sources; /* resolv.conf and hosts came */
 	struct egress_records *records;

@@ -35,7 +35,7 @@ struct egress_resolver {
 	struct event_base *base;
 	struct evdns_base *dns;
 	struct egress_hosts *hosts;
-	union egress_address servers[EGRESS_SERVERS_MAX];
+	union address servers[EGRESS_SERVERS_MAX];
 	size_t n_servers;
 	struct egress_lookups lookups;
 };
@@ -56,7 +56,7 @@ struct egress_lookup {
 	struct question questions[2]; /* A, AAAA */
 	char name[EGRESS_NAME_MAX + 1];
 	uint16_t port;
-	union egress_address addresses[2][EGRESS_RESOLVE_MAX];
+	union address addresses[2][EGRESS_RESOLVE_MAX];
 	size_t n[2];
 	const char *failure;
 };
@@ -89,9 +89,9 @@ static void use_servers(struct egress_resolver *r)
 {
 	evdns_base_clear_nameservers_and_suspend(r->dns);
 	for (size_t i = 0; i < r->n_servers; i++) {
-		const union egress_address *a = &r->servers[i];
+		const union address *a = &r->servers[i];
 
-		if (evdns_base_nameserver_sockaddr_add(r->dns, &a->sa, egress_address_len(a), 0) !=
+		if (evdns_base_nameserver_sockaddr_add(r->dns, &a->sa, address_len(a), 0) !=
 		        0)
 			LOG(LOG_WARN, "egress_name_server", LOG_N("number", i));
 	}
@@ -102,7 +102,7 @@ int egress_resolver_sources(
         struct egress_resolver *r, int resolv_conf, int hosts, struct error *err)
 {
 	_cleanup_free_ char *servers_text = NULL, *hosts_text = NULL;
-	union egress_address servers[EGRESS_SERVERS_MAX] = {0};
+	union address servers[EGRESS_SERVERS_MAX] = {0};
 	size_t len, hosts_len, n;
 
 	servers_text = read_text(resolv_conf, RESOLV_CONF_MAX, &len, "resolv.conf", err);
@@ -180,7 +180,7 @@ static void on_deliver(evutil_socket_t fd, short what, void *arg)
 {
 	struct egress_lookup *l = arg;
 	egress_resolve_done done = l->done;
-	union egress_address all[2 * EGRESS_RESOLVE_MAX];
+	union address all[2 * EGRESS_RESOLVE_MAX];
 	size_t n = l->n[0] + l->n[1];
 
 	l->done = NULL;
@@ -213,7 +213,7 @@ static void take(struct egress_lookup *l, int family, int count, const void *add
 	int which = family == AF_INET ? 0 : 1;
 
 	for (int i = 0; i < count && l->n[which] < EGRESS_RESOLVE_MAX; i++) {
-		union egress_address *a = &l->addresses[which][l->n[which]++];
+		union address *a = &l->addresses[which][l->n[which]++];
 
 		memset(a, 0, sizeof(*a));
 		if (family == AF_INET) {

@@ -6,7 +6,7 @@
 #define BRIG_EGRESS_RESOLVE_H
 
 #include "base/error.h"
-#include "egress/address.h"
+#include "base/address.h"
 
 #include <event2/event.h>
 
@@ -18,7 +18,7 @@ struct egress_lookup;
 /* n is 0 where the name has no address or nobody answered; failure then says why, as a record's
  * reason (static text). Never called from egress_resolve_start. */
 typedef void (*egress_resolve_done)(
-        void *ctx, const union egress_address *addresses, size_t n, const char *failure);
+        void *ctx, const union address *addresses, size_t n, const char *failure);
 
 /* One that knows no name server yet. */
 struct egress_resolver *egress_resolver_new(struct event_base *base, struct error *err);

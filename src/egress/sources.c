@@ -10,7 +10,7 @@
 
 struct host {
 	char *name;
-	union egress_address address;
+	union address address;
 };
 
 struct egress_hosts {
@@ -53,7 +53,7 @@ static bool next_word(struct str *line, struct str *ret)
 	return ret->n > 0;
 }
 
-static bool read_address(struct str text, union egress_address *ret)
+static bool read_address(struct str text, union address *ret)
 {
 	char plain[64];
 
@@ -68,7 +68,7 @@ static bool read_address(struct str text, union egress_address *ret)
 	return inet_pton(AF_INET6, plain, &ret->in6.sin6_addr) == 1;
 }
 
-static void set_port(union egress_address *a, uint16_t port)
+static void set_port(union address *a, uint16_t port)
 {
 	if (a->sa.sa_family == AF_INET)
 		a->in.sin_port = htons(port);
@@ -76,7 +76,7 @@ static void set_port(union egress_address *a, uint16_t port)
 		a->in6.sin6_port = htons(port);
 }
 
-size_t egress_servers_read(struct str text, union egress_address out[EGRESS_SERVERS_MAX])
+size_t egress_servers_read(struct str text, union address out[EGRESS_SERVERS_MAX])
 {
 	struct str line, word;
 	size_t n = 0;
@@ -90,7 +90,7 @@ size_t egress_servers_read(struct str text, union egress_address out[EGRESS_SERV
 	return n;
 }
 
-static void add(struct egress_hosts *h, struct str name, const union egress_address *a)
+static void add(struct egress_hosts *h, struct str name, const union address *a)
 {
 	char plain[EGRESS_NAME_MAX + 1];
 
@@ -112,7 +112,7 @@ static void add(struct egress_hosts *h, struct str name, const union egress_addr
 struct egress_hosts *egress_hosts_read(struct str text)
 {
 	struct egress_hosts *h = mem_alloc(sizeof(*h));
-	union egress_address a;
+	union address a;
 	struct str line, word;
 
 	while (next_line(&text, &line)) {
@@ -141,7 +141,7 @@ size_t egress_hosts_count(const struct egress_hosts *h)
 }
 
 size_t egress_hosts_find(const struct egress_hosts *h, const char *name, uint16_t port,
-        union egress_address *out, size_t max)
+        union address *out, size_t max)
 {
 	static const int families[] = {AF_INET, AF_INET6};
 	size_t n = 0;

@@ -50,6 +50,8 @@ struct http_client {
 	struct event timer;
 	struct event kick;
 	struct fetch_list fetches, kicked, dead;
+	http_client_guard_fn guard; /* NULL: every address may be connected to */
+	void *guard_ctx;
 	bool in_curl;
 	size_t budget; /* bytes that may still be handed out in this step of the loop */
 };
@@ -328,10 +330,29 @@ static size_t curl_on_write(char *data, size_t size, size_t n, void *arg)
 	return f->cancelled ? CURL_WRITEFUNC_ERROR : n;
 }
 
+static curl_socket_t curl_on_connect(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+	struct http_fetch *f = arg;
+	const char *why = f->client->guard(f->client->guard_ctx, &address->addr);
+	int fd;
+
+	(void)purpose;
+	if (why) {
+		f->refused = why;
+		return CURL_SOCKET_BAD;
+	}
+	fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+	return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
 static void fetch_set_callbacks(struct http_fetch *f)
 {
 	CURL *e = f->easy;
 
+	if (f->client->guard) {
+		curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, curl_on_connect);
+		curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, f);
+	}
 	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, curl_on_request);
 	curl_easy_setopt(e, CURLOPT_PREREQDATA, f);
 	curl_easy_setopt(e, CURLOPT_READFUNCTION, curl_on_read);
@@ -601,6 +622,14 @@ struct http_fetch *http_fetch_start(struct http_client *c, const struct http_fet
 }
 
 /* ---- the rest of the interface ---- */
+
+void http_client_guard(struct http_client *c, http_client_guard_fn fn, void *ctx)
+{
+	if (!TAILQ_EMPTY(&c->fetches))
+		BUG("the HTTP client has begun without its guard");
+	c->guard = fn;
+	c->guard_ctx = ctx;
+}
 
 struct str http_fetch_header(const struct http_fetch *f, const char *name)
 {

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 struct http_client;
 struct http_fetch;
@@ -28,6 +29,15 @@ struct http_client *http_client_new(struct event_base *base, struct pool *pool);
 /* Cancels every fetch. Not from inside a callback. */
 struct http_client *http_client_free(struct http_client *c);
 
+/* May this address be connected to? NULL: yes; else why not (static text). On the loop's thread. */
+typedef const char *(*http_client_guard_fn)(void *ctx, const struct sockaddr *address);
+/*
+ * Asks of every address, be it from a name or from the URL, at the connect itself: no other is
+ * connected to than the one that was judged. To be called before the first fetch, since a kept
+ * connection is not judged again. A fetch that has no other address ends with ERR_PERMISSION.
+ */
+void http_client_guard(struct http_client *c, http_client_guard_fn fn, void *ctx);
+
 struct http_fetch_handler {
 	void *ctx;
 	/* Status line and headers are here. header() may be asked inside this call only. */
@@ -36,7 +46,7 @@ struct http_fetch_handler {
 	void (*on_data)(void *ctx, struct http_fetch *f, const void *data, size_t n);
 	/* The end, exactly once, unless cancelled: err is NULL for a complete answer of any status.
 	 * err->code: ERR_UPSTREAM (resolve, connect, TLS, cut in mid-answer, malformed),
-	 * ERR_TIMEOUT. The fetch is dead afterwards. */
+	 * ERR_TIMEOUT, ERR_PERMISSION (http_client_guard()). The fetch is dead afterwards. */
 	void (*on_end)(void *ctx, struct http_fetch *f, const struct error *err);
 };
 

@@ -230,6 +230,11 @@ static void error_of_connect(const struct http_fetch *f, struct error *err)
 {
 	long number = 0;
 
+	if (f->refused) {
+		error_set(err, ERR_PERMISSION, "%s may not be connected to: %s", f->place,
+		        f->refused);
+		return;
+	}
 	curl_easy_getinfo(f->easy, CURLINFO_OS_ERRNO, &number);
 	error_set(err, ERR_UPSTREAM, "could not connect to %s%s%s", f->place, number ? ": " : "",
 	        number ? strerror((int)number) : "");

@@ -28,6 +28,7 @@ struct http_fetch {
 	size_t body_len, body_off;
 	char *host;    /* as the URL has it, in lower case */
 	char *place;   /* "host:port", for people */
+	const char *refused; /* why an address may not be connected to; static */
 	char *failure; /* curl's own words, CURL_ERROR_SIZE; NULL once the answer has begun */
 	unsigned port;
 	unsigned resolve_ms, connect_ms, wait_ms, idle_ms;

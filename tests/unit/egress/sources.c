@@ -6,7 +6,7 @@
 
 static void servers(void **state)
 {
-	union egress_address a[EGRESS_SERVERS_MAX];
+	union address a[EGRESS_SERVERS_MAX];
 	_cleanup_buf_ struct buf many = BUF_INIT(4096);
 	char text[48];
 
@@ -20,13 +20,13 @@ static void servers(void **state)
 	                                         "::1#x\nnameserver 10.0.0.2 10.0.0.3"),
 	                         a),
 	        3);
-	egress_address_text(&a[0], text);
+	address_text(&a[0], text);
 	assert_string_equal(text, "10.0.0.1");
-	assert_int_equal(egress_address_port(&a[0]), 53);
-	egress_address_text(&a[1], text);
+	assert_int_equal(address_port(&a[0]), 53);
+	address_text(&a[1], text);
 	assert_string_equal(text, "::1");
-	assert_int_equal(egress_address_port(&a[1]), 53);
-	egress_address_text(&a[2], text);
+	assert_int_equal(address_port(&a[1]), 53);
+	address_text(&a[2], text);
 	assert_string_equal(text, "10.0.0.2");
 	for (int i = 0; i < 20; i++)
 		buf_puts(&many, "nameserver 10.0.0.1\n");
@@ -40,19 +40,19 @@ static void hosts(void **state)
 	        STR("127.0.0.1 localhost\n\n10.0.0.1\tA.test  b.test. # c.test\n#10.0.0.2 d.test\n"
 	            "2001:db8::1 a.test\n10.0.0.3 a.test\n300.1.1.1 e.test\n10.0.0.4\n"
 	            "10.0.0.5 bad/name 10.0.0.6 f.test\n10.0.0.7 last.test"));
-	union egress_address a[4];
+	union address a[4];
 	char text[48];
 
 	assert_int_equal(egress_hosts_count(h), 7);
 	assert_int_equal(egress_hosts_find(h, "a.test", 443, a, 4), 3);
-	egress_address_text(&a[0], text);
+	address_text(&a[0], text);
 	assert_string_equal(text, "10.0.0.1");
-	egress_address_text(&a[1], text);
+	address_text(&a[1], text);
 	assert_string_equal(text, "10.0.0.3");
-	egress_address_text(&a[2], text);
+	address_text(&a[2], text);
 	assert_string_equal(text, "2001:db8::1");
-	assert_int_equal(egress_address_port(&a[0]), 443);
-	assert_int_equal(egress_address_port(&a[2]), 443);
+	assert_int_equal(address_port(&a[0]), 443);
+	assert_int_equal(address_port(&a[2]), 443);
 	assert_int_equal(egress_hosts_find(h, "a.test", 443, a, 1), 1);
 	assert_int_equal(egress_hosts_find(h, "b.test", 80, a, 4), 1);
 	assert_int_equal(egress_hosts_find(h, "f.test", 80, a, 4), 1);

@@ -867,6 +867,54 @@ static void test_second_address_is_tried(void **state)
 	assert_true(s.ok);
 }
 
+static const char *only_one(void *ctx, const struct sockaddr *a)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)a;
+
+	++*(unsigned *)ctx;
+	return a->sa_family == AF_INET && ntohl(in->sin_addr.s_addr) == INADDR_LOOPBACK ? NULL
+	                                                                                : "another";
+}
+
+static void test_guard(void **state)
+{
+	struct http_fetch_options o;
+	struct seen s[4] = {{0}};
+	char url[128], want[128];
+	unsigned asked = 0;
+
+	http_client_guard(client, only_one, &asked);
+	/* As the URL has it. */
+	str_format(url, sizeof(url), "http://127.0.0.2:%u/x", peer.port);
+	str_format(want, sizeof(want), "127.0.0.2:%u may not be connected to: another", peer.port);
+	o = options("GET", url);
+	start(&s[0], &o);
+	finish(&s[0]);
+	assert_int_equal(s[0].err.code, ERR_PERMISSION);
+	assert_string_equal(s[0].err.text, want);
+	/* Another spelling of it. */
+	str_format(url, sizeof(url), "http://0x7f.2:%u/x", peer.port);
+	start(&s[1], &o);
+	finish(&s[1]);
+	assert_int_equal(s[1].err.code, ERR_PERMISSION);
+	/* What a name comes to. */
+	names_set("127.0.0.2,[::1]", NULL);
+	o = options("GET", named_url("bad.test"));
+	start(&s[2], &o);
+	finish(&s[2]);
+	assert_int_equal(s[2].err.code, ERR_PERMISSION);
+	assert_int_equal(asked, 4);
+	/* Of two addresses the one that may be. */
+	names_set("127.0.0.2,127.0.0.1", NULL);
+	o = options("GET", named_url("both.test"));
+	start(&s[3], &o);
+	LOOP_UNTIL(peer_got(0, "\r\n\r\n"), 3000);
+	answer(0, "ok");
+	finish(&s[3]);
+	assert_true(s[3].ok);
+	assert_int_equal(asked, 6);
+}
+
 static void test_system_resolver(void **state)
 {
 	struct http_resolve_answer a = {{0}, {0}};
@@ -1261,6 +1309,7 @@ int main(void)
 	        CASE(test_name_is_resolved_once),
 	        CASE(test_name_unknown),
 	        CASE(test_second_address_is_tried),
+	        CASE(test_guard),
 	        CASE(test_system_resolver),
 	        CASE(test_resolve_timeout_and_cancel),
 	        CASE(test_lookups_at_once_are_bounded),

@@ -5,7 +5,7 @@
  * list by themselves and no policy opens them. Documentation ranges are nobody's in public: whoever
  * uses them does so as private ones.
  */
-#include "egress/address.h"
+#include "base/address.h"
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -21,7 +21,7 @@
 
 enum { OWN_MAX = 512, OWN_PORTS_MAX = 16 };
 
-struct egress_own {
+struct address_own {
 	uint16_t ports[OWN_PORTS_MAX];
 	size_t n_ports;
 	struct in6_addr addresses[OWN_MAX]; /* IPv4 ones mapped */
@@ -129,7 +129,7 @@ static const char *refused6(const uint8_t *ip, bool private)
 
 /* ---- this machine's own ---- */
 
-static struct in6_addr as_in6(const union egress_address *a)
+static struct in6_addr as_in6(const union address *a)
 {
 	struct in6_addr out = {0};
 
@@ -142,7 +142,7 @@ static struct in6_addr as_in6(const union egress_address *a)
 
 /* Whether the list may be old by now. What the kernel tells is not read: that there is any will do.
  */
-static bool own_changed(struct egress_own *o)
+static bool own_changed(struct address_own *o)
 {
 	char message[256];
 	bool changed = o->changes < 0 || !o->known;
@@ -155,7 +155,7 @@ static bool own_changed(struct egress_own *o)
 }
 
 /* False: they cannot be known now, and then none is dialled. */
-static bool own_refresh(struct egress_own *o)
+static bool own_refresh(struct address_own *o)
 {
 	struct ifaddrs *list;
 
@@ -166,7 +166,7 @@ static bool own_refresh(struct egress_own *o)
 	o->n_addresses = 0;
 	o->known = true;
 	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
-		union egress_address a = {0};
+		union address a = {0};
 
 		if (!i->ifa_addr)
 			continue;
@@ -186,7 +186,7 @@ static bool own_refresh(struct egress_own *o)
 	return o->known;
 }
 
-static bool own_has(const struct egress_own *o, const union egress_address *a)
+static bool own_has(const struct address_own *o, const union address *a)
 {
 	struct in6_addr ip = as_in6(a);
 
@@ -196,9 +196,9 @@ static bool own_has(const struct egress_own *o, const union egress_address *a)
 	return false;
 }
 
-struct egress_own *egress_address_own_new(const uint16_t *ports, size_t n_ports)
+struct address_own *address_own_new(const uint16_t *ports, size_t n_ports)
 {
-	struct egress_own *o = mem_alloc(sizeof(*o));
+	struct address_own *o = mem_alloc(sizeof(*o));
 	struct sockaddr_nl groups = {
 	        .nl_family = AF_NETLINK, .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
 
@@ -215,7 +215,7 @@ struct egress_own *egress_address_own_new(const uint16_t *ports, size_t n_ports)
 	return o;
 }
 
-struct egress_own *egress_address_own_free(struct egress_own *o)
+struct address_own *address_own_free(struct address_own *o)
 {
 	if (o && o->changes >= 0)
 		close(o->changes);
@@ -223,21 +223,20 @@ struct egress_own *egress_address_own_free(struct egress_own *o)
 	return NULL;
 }
 
-static bool is_loopback(const union egress_address *a)
+static bool is_loopback(const union address *a)
 {
 	if (a->sa.sa_family == AF_INET)
 		return ntohl(a->in.sin_addr.s_addr) >> 24 == 127;
 	return IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr);
 }
 
-static const char *refused_range(const union egress_address *a, bool private)
+static const char *refused_range(const union address *a, bool private)
 {
 	return a->sa.sa_family == AF_INET ? refused4(ntohl(a->in.sin_addr.s_addr), private)
 	                                  : refused6(a->in6.sin6_addr.s6_addr, private);
 }
 
-const char *egress_address_refused(
-        struct egress_own *o, const union egress_address *a, bool private)
+const char *address_refused(struct address_own *o, const union address *a, bool private)
 {
 	const char *why = refused_range(a, private);
 
@@ -251,12 +250,12 @@ const char *egress_address_refused(
 	if (!refused_range(a, false))
 		return "own address";
 	for (size_t i = 0; i < o->n_ports; i++)
-		if (o->ports[i] == egress_address_port(a))
+		if (o->ports[i] == address_port(a))
 			return "brig's own port";
 	return NULL;
 }
 
-void egress_address_unmap(union egress_address *a)
+void address_unmap(union address *a)
 {
 	struct sockaddr_in in = {.sin_family = AF_INET};
 
@@ -267,17 +266,17 @@ void egress_address_unmap(union egress_address *a)
 	a->in = in;
 }
 
-socklen_t egress_address_len(const union egress_address *a)
+socklen_t address_len(const union address *a)
 {
 	return a->sa.sa_family == AF_INET ? sizeof(a->in) : sizeof(a->in6);
 }
 
-uint16_t egress_address_port(const union egress_address *a)
+uint16_t address_port(const union address *a)
 {
 	return ntohs(a->sa.sa_family == AF_INET ? a->in.sin_port : a->in6.sin6_port);
 }
 
-void egress_address_text(const union egress_address *a, char out[48])
+void address_text(const union address *a, char out[48])
 {
 	const void *ip = a->sa.sa_family == AF_INET ? (const void *)&a->in.sin_addr
 	                                            : (const void *)&a->in6.sin6_addr;

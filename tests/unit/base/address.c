@@ -1,13 +1,13 @@
 #include "unit.h"
 
-#include "egress/address.h"
+#include "base/address.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 
-static union egress_address make(const char *text, uint16_t port)
+static union address make(const char *text, uint16_t port)
 {
-	union egress_address a = {0};
+	union address a = {0};
 
 	if (strchr(text, ':')) {
 		a.in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
@@ -42,53 +42,53 @@ static void edges(void **state)
 	        "64:ff9b::1:8.8.8.8", "64:ff9b:1::1", "2002:a00:1::", "2002:a9fe:a9fe::1",
 	        "2002:7f00:1::", "2001::", "2001:1ff:ffff::", "4000::", "fe80::1", "febf::1",
 	        "fec0::1", "ff00::", "fd00:ec2::254", "fd20:ce::254", "1fff::"};
-	struct egress_own *own = egress_address_own_new(NULL, 0);
-	union egress_address a;
+	struct address_own *own = address_own_new(NULL, 0);
+	union address a;
 
 	for (size_t i = 0; i < sizeof(OPEN) / sizeof(OPEN[0]); i++) {
 		a = make(OPEN[i], 443);
-		if (egress_address_refused(own, &a, false))
-			fail_msg("%s: %s", OPEN[i], egress_address_refused(own, &a, false));
+		if (address_refused(own, &a, false))
+			fail_msg("%s: %s", OPEN[i], address_refused(own, &a, false));
 	}
 	for (size_t i = 0; i < sizeof(PRIVATE) / sizeof(PRIVATE[0]); i++) {
 		a = make(PRIVATE[i], 443);
-		if (!egress_address_refused(own, &a, false) ||
-		        egress_address_refused(own, &a, true))
+		if (!address_refused(own, &a, false) ||
+		        address_refused(own, &a, true))
 			fail_msg("%s", PRIVATE[i]);
 	}
 	for (size_t i = 0; i < sizeof(NEVER) / sizeof(NEVER[0]); i++) {
 		a = make(NEVER[i], 443);
-		if (!egress_address_refused(own, &a, true))
+		if (!address_refused(own, &a, true))
 			fail_msg("%s", NEVER[i]);
 	}
-	egress_address_own_free(own);
+	address_own_free(own);
 }
 
 static void own_ports(void **state)
 {
 	uint16_t ports[] = {443, 8484};
-	struct egress_own *own = egress_address_own_new(ports, 2);
-	union egress_address a = make("127.0.0.1", 443), b = make("127.0.0.77", 443),
+	struct address_own *own = address_own_new(ports, 2);
+	union address a = make("127.0.0.1", 443), b = make("127.0.0.77", 443),
 	                     c = make("127.0.0.1", 80), d = make("::1", 443);
 
-	assert_non_null(egress_address_refused(own, &a, true));
-	assert_non_null(egress_address_refused(own, &b, true));
-	assert_null(egress_address_refused(own, &c, true));
-	assert_non_null(egress_address_refused(own, &d, true));
-	egress_address_own_free(own);
+	assert_non_null(address_refused(own, &a, true));
+	assert_non_null(address_refused(own, &b, true));
+	assert_null(address_refused(own, &c, true));
+	assert_non_null(address_refused(own, &d, true));
+	address_own_free(own);
 }
 
 static void mapped(void **state)
 {
-	union egress_address a = make("::ffff:10.1.2.3", 80);
+	union address a = make("::ffff:10.1.2.3", 80);
 	char text[48];
 
-	egress_address_unmap(&a);
+	address_unmap(&a);
 	assert_int_equal(a.sa.sa_family, AF_INET);
-	egress_address_text(&a, text);
+	address_text(&a, text);
 	assert_string_equal(text, "10.1.2.3");
-	assert_int_equal(egress_address_port(&a), 80);
-	assert_int_equal(egress_address_len(&a), sizeof(a.in));
+	assert_int_equal(address_port(&a), 80);
+	assert_int_equal(address_len(&a), sizeof(a.in));
 }
 
 int main(void)
