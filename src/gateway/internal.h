@@ -111,6 +111,9 @@ struct request {
 /* May content of this request be stored? Not after http_request_release(). body.c */
 bool request_may_keep(const struct gateway *g, const struct http_exchange *x);
 
+/* May it make containers and use them? Else it is answered: the server keeps to a region. body.c */
+bool request_may_execute(struct request *r);
+
 struct fields;
 typedef void (*request_fields_fn)(struct request *r, struct fields *f);
 /*
