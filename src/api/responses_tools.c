@@ -137,13 +137,10 @@ static int parse_native(struct responses_parser *p, const struct json *entry, co
         struct tool_entry *t)
 {
 	static const char *const nothing[] = {NULL};
-	int rc = tools_executes_code(t->type)
-	                 ? tools_check_region(&p->in, p->config, "This server", path, "type")
-	                 : 0;
+	int rc;
 
 	t->kind = TOOL_NATIVE;
-	if (!rc)
-		rc = native_name(p, entry, path, t);
+	rc = native_name(p, entry, path, t);
 	if (!rc)
 		rc = responses_only_here(p, path, "type",
 		        "The tool type '%s' is OpenAI's own, and the provider of this model does "

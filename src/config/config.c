@@ -322,28 +322,6 @@ static int read_data(struct loader *l, const struct yaml_node *n, void *target)
 	return 0;
 }
 
-/* Named as destinations of broadcasts name theirs; `global` is what a server without one is. */
-static int read_region(struct loader *l, const struct yaml_node *n, void *target)
-{
-	struct config *c = target;
-	char *text = NULL;
-	int r = field_read_text(l, n, 32, &text);
-
-	if (r < 0)
-		return r;
-	if (!str_in_set(str_of(text), "abcdefghijklmnopqrstuvwxyz0123456789-")) {
-		free(text);
-		return loader_error(l, n, "must be 1 to 32 of a-z, 0-9 and -");
-	}
-	if (strcmp(text, "global") == 0) {
-		free(text);
-		return loader_error(l, n, "a server of no region has no `region`");
-	}
-	free(c->region);
-	c->region = text;
-	return 0;
-}
-
 #define AT(member) offsetof(struct config, member)
 static const struct field root_fields[] = {
         {"listen", FIELD_CUSTOM, 0, 0, 0, "127.0.0.1:8484",
@@ -363,7 +341,7 @@ static const struct field root_fields[] = {
         {"egress", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_egress},
         {"ids", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_ids},
         {"logging", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_logging},
-        {"region", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_region},
+        {"region", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
         {"guardrails", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_guardrails},
         {"broadcast", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
 };
@@ -517,7 +495,7 @@ struct config *config_free(struct config *c)
 		section_free_model(&c->models[i]);
 	free(c->models);
 	for (i = 0; i < c->n_guardrails; i++)
-		section_free_guardrail(&c->guardrails[i]);
+		config_guardrail_clear(&c->guardrails[i]);
 	free(c->guardrails);
 	free(c);
 	return NULL;
@@ -607,11 +585,6 @@ int config_write_example(struct buf *out)
 	        "logging:\n"
 	        "  store_content: on\n"
 	        "  keep_days: 90   # records of requests, and what they hold\n"
-	        "\n"
-	        "# Where data must stay: sandboxes, and providers' own, are refused, and no "
-	        "content is\n"
-	        "# stored (docs/operations.md).\n"
-	        "#region: europe\n"
 	        "\n"
 	        "# Numeric ids of the gateway, of stored files and of sandboxes: this one and up "
 	        "to 300 million\n"

@@ -108,6 +108,7 @@ struct config_guardrail {
 };
 /* For guard_new(); its texts are the rule's. */
 struct guard_rule config_guard_rule(const struct config_guard_rule *r);
+void config_guardrail_clear(struct config_guardrail *g); /* frees what it points at */
 
 struct config_limits {                   /* DESIGN section 8: what an operator may change */
 	uint64_t body_bytes;             /* 67,108,864 */

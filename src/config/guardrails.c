@@ -255,7 +255,7 @@ int section_guardrails(struct loader *l, const struct yaml_node *n, void *target
 	return r;
 }
 
-void section_free_guardrail(struct config_guardrail *g)
+void config_guardrail_clear(struct config_guardrail *g)
 {
 	for (size_t i = 0; i < g->n_rules; i++) {
 		free(g->rules[i].builtin);

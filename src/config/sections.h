@@ -23,7 +23,6 @@ void section_free_texts(char **list, size_t n);
 void section_free_provider(struct config_provider *p);
 void section_free_model(struct config_model *m);
 void section_free_egress(struct config_egress *e);
-void section_free_guardrail(struct config_guardrail *g);
 void section_free_key(struct config_key *k);
 
 #endif

@@ -775,8 +775,7 @@ static void create_from(struct request *r, struct fields *f)
 
 void containers_create(struct request *r)
 {
-	if (request_may_execute(r))
-		request_fields(r, create_fields, create_from);
+	request_fields(r, create_fields, create_from);
 }
 
 /* ---- the others ---- */

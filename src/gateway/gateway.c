@@ -8,7 +8,7 @@
  */
 #include "gateway/internal.h"
 
-#include "gateway/guardrails.h"
+#include "gateway/rulebook.h"
 #include "gateway/lists.h"
 #include "gateway/idempotency.h"
 #include "gateway/ledger.h"
@@ -206,9 +206,7 @@ static int gateway_start(struct gateway *g, struct error *err)
 	g->shared = shared_map(g->options->shared_fd, err);
 	if (g->shared == NULL)
 		return -ERR_IO;
-	r = guardrails_new(g->config, &g->guardrails, err);
-	if (r == 0)
-		r = start_store(g, err);
+	r = start_store(g, err);
 	if (r == 0)
 		r = start_blobs(g, err);
 	if (r < 0)
@@ -217,6 +215,9 @@ static int gateway_start(struct gateway *g, struct error *err)
 	if (r < 0)
 		return r;
 	g->pool = pool_new(g->base, POOL_THREADS);
+	g->rulebook = rulebook_new(g, err);
+	if (g->rulebook == NULL)
+		return -(int)err->code;
 	g->client = http_client_new(g->base, g->pool);
 	g->lists = lists_new(g);
 	g->network = network_new(g);
@@ -273,7 +274,7 @@ static void gateway_stop(struct gateway *g)
 	}
 	g->shared = shared_unmap(g->shared);
 	mem_wipe(g->seal_key, sizeof(g->seal_key));
-	g->guardrails = guardrails_free(g->guardrails);
+	g->rulebook = rulebook_free(g->rulebook);
 	config_free(g->config);
 	if (g->base != NULL)
 		event_base_free(g->base);

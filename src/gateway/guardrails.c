@@ -13,8 +13,7 @@
  * the conversation is text. The tree refuses double keys, so that nobody later reads another `role`
  * than is read here.
  *
- * All guardrails of a workspace are one guard, since one that redacts must not hide from another
- * what it would block.
+ * Which rules hold is not known here: ruleset.c.
  */
 #include "gateway/guardrails.h"
 
@@ -28,108 +27,6 @@
 #define TREE_MAX   ((size_t)128 << 20) /* as the apis have it */
 #define LOGGED_MAX 16                  /* hits of one request */
 #define GROW_MAX   ((size_t)1 << 20)
-
-/* ---- sets ---- */
-
-struct guardrails_set {
-	const char *workspace; /* NULL: those with no rules of their own */
-	struct guard *guard;   /* NULL: nothing is scanned */
-	bool tools;            /* what tools give, too */
-	const struct config_guardrail **of_rule;
-	const struct config_guardrail **members;
-	size_t n_members;
-};
-
-struct guardrails {
-	struct guardrails_set *sets; /* the last one is everybody's */
-	size_t n;
-};
-
-static bool same_workspace(const char *a, const char *b)
-{
-	return a != NULL && b != NULL && strcmp(a, b) == 0;
-}
-
-static int set_fill(const struct config *c, struct guardrails_set *s, struct error *err)
-{
-	struct guard_rule *rules = mem_array(GUARD_RULES_MAX, sizeof(*rules));
-	struct str *allow = mem_array(GUARD_PHRASES_MAX, sizeof(*allow));
-	size_t n = 0, n_allow = 0;
-	int r = 0;
-
-	s->of_rule = mem_array(GUARD_RULES_MAX, sizeof(const struct config_guardrail *));
-	s->members = mem_array(c->n_guardrails + 1, sizeof(const struct config_guardrail *));
-	for (size_t i = 0; i < c->n_guardrails; i++) {
-		const struct config_guardrail *g = &c->guardrails[i];
-
-		if (g->workspace != NULL && !same_workspace(g->workspace, s->workspace))
-			continue;
-		s->members[s->n_members++] = g;
-		for (size_t k = 0; k < g->n_rules; k++) {
-			s->of_rule[n] = g;
-			rules[n++] = config_guard_rule(&g->rules[k]);
-			s->tools = s->tools || g->rules[k].scan_tool_output;
-		}
-		for (size_t k = 0; k < g->n_allow; k++)
-			allow[n_allow++] = str_of(g->allow[k]);
-	}
-	if (n > 0)
-		r = guard_new(rules, n, allow, n_allow, &s->guard, err);
-	free(rules);
-	free(allow);
-	return r < 0 ? error_prefix(err, "guardrails") : 0;
-}
-
-int guardrails_new(const struct config *c, struct guardrails **ret, struct error *err)
-{
-	struct guardrails *g = mem_alloc(sizeof(*g));
-	int r = 0;
-
-	g->sets = mem_array(c->n_guardrails + 1, sizeof(*g->sets));
-	for (size_t i = 0; i <= c->n_guardrails && r == 0; i++) {
-		const char *workspace = i < c->n_guardrails ? c->guardrails[i].workspace : NULL;
-		bool known = i < c->n_guardrails && workspace == NULL;
-
-		for (size_t k = 0; k < g->n && !known; k++)
-			known = same_workspace(workspace, g->sets[k].workspace);
-		if (known)
-			continue;
-		g->sets[g->n].workspace = workspace;
-		r = set_fill(c, &g->sets[g->n++], err);
-	}
-	if (r < 0)
-		guardrails_free(g);
-	else
-		*ret = g;
-	return r;
-}
-
-struct guardrails *guardrails_free(struct guardrails *g)
-{
-	for (size_t i = 0; g != NULL && i < g->n; i++) {
-		guard_free(g->sets[i].guard);
-		free(g->sets[i].of_rule);
-		free(g->sets[i].members);
-	}
-	if (g != NULL)
-		free(g->sets);
-	free(g);
-	return NULL;
-}
-
-static const struct guardrails_set *set_for(
-        const struct guardrails *g, const struct config_key *key)
-{
-	for (size_t i = 0; i + 1 < g->n; i++)
-		if (same_workspace(g->sets[i].workspace, key->workspace))
-			return &g->sets[i];
-	return &g->sets[g->n - 1];
-}
-
-bool guardrails_scans(const struct guardrails *g, const struct config_key *key)
-{
-	return set_for(g, key)->guard != NULL;
-}
 
 /* ---- what is whose in a body ---- */
 
@@ -430,23 +327,33 @@ static int block(const struct guardrails_report *rep, struct error *err)
 	return -ERR_PERMISSION;
 }
 
-int guardrails_scan(const struct guardrails *g, const struct config_key *key, enum dialect speaks,
-        char **body, size_t *body_len, struct str *own, struct guardrails_report *ret,
-        struct error *err)
+/* Whatever is scanned for this report is scanned by these rules. */
+static void report_begin(struct guardrails_report *ret, const struct rules *rules)
 {
-	const struct guardrails_set *set = set_for(g, key);
+	if (ret->set == NULL)
+		ret->set = ruleset_ref(rules->set);
+	ret->scan.only = rules->rules;
+}
+
+int guardrails_scan(const struct rules *rules, enum dialect speaks, char **body, size_t *body_len,
+        struct str *own, struct guardrails_report *ret, struct error *err)
+{
 	struct json_doc *doc = NULL;
 	struct walk *w;
 	int r;
 
-	if (set->guard == NULL)
+	if (rules->refused != NULL) {
+		*err = *rules->refused;
+		return -(int)err->code;
+	}
+	if (rules->guard == NULL)
 		return 0;
-	ret->set = set;
+	report_begin(ret, rules);
 	r = json_parse((struct str){*body, *body_len}, TREE_MAX, &doc, err);
 	if (r < 0)
 		return r == -ERR_INVALID ? 0 : r;
 	w = mem_alloc(sizeof(*w));
-	*w = (struct walk){.guard = set->guard,
+	*w = (struct walk){.guard = rules->guard,
 	        .speaks = speaks,
 	        .scan = &ret->scan,
 	        .body = {*body, *body_len},
@@ -469,22 +376,17 @@ int guardrails_scan(const struct guardrails *g, const struct config_key *key, en
 
 /* ---- what tools give ---- */
 
-bool guardrails_scans_tools(const struct guardrails *g, const struct config_key *key)
-{
-	return set_for(g, key)->tools;
-}
-
-bool guardrails_tool_output(const struct guardrails *g, const struct config_key *key,
-        struct str text, struct guardrails_report *ret, struct buf *out)
+bool guardrails_tool_output(
+        const struct rules *rules, struct str text, struct guardrails_report *ret, struct buf *out)
 {
 	static const char withheld[] =
 	        "[This output is withheld: a guardrail of the workspace blocks it.]\n";
 	bool changed = false;
 	int r;
 
-	ret->set = set_for(g, key);
+	report_begin(ret, rules);
 	ret->scan.action = GUARD_PASS;
-	r = guard_text(ret->set->guard, text, GUARD_TOOL, &ret->scan, out, &changed);
+	r = guard_text(rules->guard, text, GUARD_TOOL, &ret->scan, out, &changed);
 	if (r == 0 && ret->scan.action != GUARD_BLOCK)
 		return changed;
 	buf_reset(out);
@@ -522,18 +424,17 @@ static bool may_serve(
 	return ok;
 }
 
-int guardrails_route(const struct guardrails *g, const struct config_key *key, struct str asked,
-        struct route *route, struct error *err)
+int guardrails_route(
+        const struct rules *rules, struct str asked, struct route *route, struct error *err)
 {
-	const struct guardrails_set *set = set_for(g, key);
 	size_t n = 0;
 
 	for (size_t i = 0; i < route->n; i++) {
 		struct provider_target target = route->targets[i];
 		bool ok = true;
 
-		for (size_t k = 0; k < set->n_members && ok; k++)
-			ok = may_serve(set->members[k], asked, &target);
+		for (size_t k = 0; k < rules->n_members && ok; k++)
+			ok = may_serve(rules->members[k], asked, &target);
 		if (ok) {
 			route->targets[i] = route->targets[n];
 			route->targets[n++] = target;
@@ -553,11 +454,12 @@ int guardrails_route(const struct guardrails *g, const struct config_key *key, s
 void guardrails_report_clear(struct guardrails_report *r)
 {
 	guard_scan_clear(&r->scan);
+	r->set = ruleset_unref(r->set);
 }
 
 static const char *name_of(const struct guardrails_report *r, const struct guard_hit *h)
 {
-	return r->set->of_rule[h->rule_index]->name;
+	return ruleset_name_of(r->set, h->rule_index);
 }
 
 void guardrails_log(const struct guardrails_report *r, const char *id, size_t from)

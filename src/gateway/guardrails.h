@@ -1,57 +1,45 @@
 /*
  * Guardrails in front of a turn (docs/guardrails.md): what a client sends is scanned before anybody
- * else gets it. The rules that hold for a workspace are compiled once, and shared by all turns.
+ * else gets it, by the rules that hold for its key (rulebook.h).
  */
 #ifndef BRIG_GATEWAY_GUARDRAILS_H
 #define BRIG_GATEWAY_GUARDRAILS_H
 
 #include "api/api.h"
 #include "config/config.h"
+#include "gateway/ruleset.h"
 #include "guard/guard.h"
 #include "provider/provider.h"
 #include "record/record.h"
 
-struct guardrails;
-struct guardrails_set; /* the rules of one workspace, merged */
-
-/* c must outlive it. */
-int guardrails_new(const struct config *c, struct guardrails **ret, struct error *err);
-struct guardrails *guardrails_free(struct guardrails *g); /* NULL is fine; returns NULL */
-
 /* What a scan found; zeroed: there was none. To be cleared. */
 struct guardrails_report {
-	const struct guardrails_set *set;
+	struct ruleset *set; /* with a reference; NULL: nothing was scanned */
 	struct guard_scan scan;
 	bool told; /* it asked for openrouter_metadata */
 };
 void guardrails_report_clear(struct guardrails_report *r);
 
-/* Does this workspace have rules, so that a scan takes time? */
-bool guardrails_scans(const struct guardrails *g, const struct config_key *key);
-
 /*
  * Scans the texts of a request's body, any thread. Where a rule redacts, *body is replaced by one
  * that differs in these strings only, and the place that own points at (NULL, or {NULL,0}: none) is
- * found again in it. -ERR_PERMISSION: a rule blocks; -ERR_NOMEM, -ERR_TOO_LARGE. A body that is no
- * JSON is not scanned: no api takes it.
+ * found again in it. -ERR_PERMISSION: a rule blocks; -ERR_UNAVAILABLE: a guardrail cannot be used;
+ * -ERR_NOMEM, -ERR_TOO_LARGE. A body that is no JSON is not scanned: no api takes it.
  */
-int guardrails_scan(const struct guardrails *g, const struct config_key *key, enum dialect speaks,
-        char **body, size_t *body_len, struct str *own, struct guardrails_report *ret,
+int guardrails_scan(const struct rules *rules, enum dialect speaks, char **body, size_t *body_len, struct str *own, struct guardrails_report *ret,
         struct error *err);
 
-/* Does a rule of this workspace scan what tools give? */
-bool guardrails_scans_tools(const struct guardrails *g, const struct config_key *key);
 /*
  * Scans what a command has written. True: it is to be replaced by what was appended to out: the
  * text with placeholders, or a notice that stands for all of it where a rule blocks. What was found
  * is added to ret. Any thread.
  */
-bool guardrails_tool_output(const struct guardrails *g, const struct config_key *key,
-        struct str text, struct guardrails_report *ret, struct buf *out);
+bool guardrails_tool_output(const struct rules *rules, struct str text,
+        struct guardrails_report *ret, struct buf *out);
 
-/* Drops the targets that a guardrail of this workspace forbids; -ERR_PERMISSION: none is left. */
-int guardrails_route(const struct guardrails *g, const struct config_key *key, struct str asked,
-        struct route *route, struct error *err);
+/* Drops the targets that a guardrail forbids; -ERR_PERMISSION: none is left. */
+int guardrails_route(
+        const struct rules *rules, struct str asked, struct route *route, struct error *err);
 
 /* Logs what was found, without its text, from hit number `from` on. */
 void guardrails_log(const struct guardrails_report *r, const char *id, size_t from);

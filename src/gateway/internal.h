@@ -14,6 +14,8 @@
  *     keeper.c    what time makes due           saving.c    homes that are saved elsewhere
  *     network.c   policies shown, records of egress
  *     guardrails.c what requests are scanned for, before all else
+ *     rulebook.c, ruleset.c, stored_guardrail.c, guardrails_http.c  by which rules
+ *     job.c       requests that the pool answers
  *     recording.c, ledger.c  what happened, and its price
  *     metrics*.c, health.c  figures, and whether it is well
  */
@@ -45,13 +47,13 @@ struct lists;
 struct exec;
 struct turn_sink;
 struct websocket;
-struct guardrails;
+struct rulebook;
 struct ledger;
 
 struct gateway {
 	const struct gateway_options *options;
 	struct config *config;
-	struct guardrails *guardrails; /* for any thread */
+	struct rulebook *rulebook; /* for any thread */
 	struct event_base *base;
 	struct pool *pool;
 	struct http_server *server;
@@ -110,9 +112,6 @@ struct request {
 
 /* May content of this request be stored? Not after http_request_release(). body.c */
 bool request_may_keep(const struct gateway *g, const struct http_exchange *x);
-
-/* May it make containers and use them? Else it is answered: the server keeps to a region. body.c */
-bool request_may_execute(struct request *r);
 
 struct fields;
 typedef void (*request_fields_fn)(struct request *r, struct fields *f);
@@ -222,6 +221,19 @@ void generations_runs(struct request *r);
 void generations_list(struct request *r);
 void generations_totals(struct request *r);
 void generations_export(struct request *r);
+void guardrails_http_list(struct request *r);
+void guardrails_http_create(struct request *r);
+void guardrails_http_get(struct request *r);
+void guardrails_http_change(struct request *r);
+void guardrails_http_delete(struct request *r);
+void guardrails_http_keys(struct request *r);
+void guardrails_http_assign(struct request *r);
+void guardrails_http_unassign(struct request *r);
+void guardrails_http_phrases(struct request *r);
+void guardrails_http_allow(struct request *r);
+void guardrails_http_disallow(struct request *r);
+void guardrails_hits_list(struct request *r);
+void guardrails_hits_mark(struct request *r);
 void containers_create(struct request *r);
 void containers_list(struct request *r);
 void containers_get(struct request *r);

@@ -99,7 +99,7 @@ static void on_output(void *ctx, struct command *c, bool is_stderr, const void *
 	}
 	collector_feed(is_stderr ? t->run.err : t->run.out, data, n, &live);
 	/* What is scanned is shown once all of it is there. */
-	if (!guardrails_scans_tools(t->g->guardrails, t->key))
+	if (!t->rules->tools)
 		feed_output(t, is_stderr, &live);
 }
 
@@ -143,7 +143,7 @@ static void guard_output(struct turn_run *t, struct str *text, struct buf *live)
 	_cleanup_buf_ struct buf scanned = BUF_INIT((size_t)1 << 20);
 	size_t before = t->tool_guard.scan.n_hits;
 
-	if (guardrails_tool_output(t->g->guardrails, t->key, *text, &t->tool_guard, &scanned))
+	if (guardrails_tool_output(t->rules, *text, &t->tool_guard, &scanned))
 		*text = (struct str){scanned.data, scanned.len};
 	buf_reset(live);
 	buf_append(live, text->p, text->n);
@@ -168,7 +168,7 @@ static void command_ended(struct turn_run *t, const struct command_end *end)
 	collector_end(t->run.out, &out);
 	collector_end(t->run.err, &err);
 	output_fill(t, end, &o);
-	if (guardrails_scans_tools(t->g->guardrails, t->key)) {
+	if (t->rules->tools) {
 		guard_output(t, &o.out, &out);
 		guard_output(t, &o.err, &err);
 	}

@@ -11,6 +11,7 @@
  * all.
  */
 #include "gateway/guardrails.h"
+#include "gateway/rulebook.h"
 #include "gateway/internal.h"
 #include "gateway/responses_past.h"
 
@@ -49,6 +50,7 @@ struct token_count {
 	struct responses_past past; /* of the Responses API: what its input goes on from */
 	char *session, *beta, *model;
 	struct turn_request request;
+	struct rules *rules;
 	struct guardrails_report guard;
 	struct route route;
 	struct provider_request upstream; /* body NULL: nobody is asked */
@@ -68,6 +70,7 @@ static void count_free(struct token_count *c)
 		http_fetch_cancel(c->fetch);
 	turn_request_free(&c->request);
 	guardrails_report_clear(&c->guard);
+	ruleset_rules_free(c->rules);
 	route_free(&c->route);
 	provider_request_free(&c->upstream);
 	buf_free(&c->answer);
@@ -315,9 +318,13 @@ static void parse_work(void *arg)
 		c->failed = error_copy(&e);
 		return;
 	}
+	if (c->rules == NULL && rulebook_rules(c->g->rulebook, c->key, &c->rules, &e) < 0) {
+		c->failed = error_copy(&e);
+		return;
+	}
 	/* An estimate tells nobody anything, but a provider may be asked. */
-	if (guardrails_scan(c->g->guardrails, c->key, c->api->speaks, &c->in.body, &c->in.body_len,
-	            NULL, &c->guard, &e) < 0) {
+	if (guardrails_scan(c->rules, c->api->speaks, &c->in.body, &c->in.body_len, NULL, &c->guard,
+	            &e) < 0) {
 		c->failed = error_copy(&e);
 		return;
 	}
@@ -337,7 +344,7 @@ static void build_work(void *arg)
 
 static bool needs_pool(struct token_count *c)
 {
-	if (c->in.body_len > POOL_FROM)
+	if (c->rules == NULL || c->in.body_len > POOL_FROM)
 		return true;
 	return c->api == &api_responses && !c->past.scanned &&
 	       responses_past_needs(&c->past, (struct str){c->in.body, c->in.body_len});
@@ -397,8 +404,7 @@ static void find_route(struct token_count *c)
 		answer_error(c, &e);
 		return;
 	}
-	if (guardrails_route(
-	            c->g->guardrails, c->key, c->request.conversation->model, &c->route, &e) < 0) {
+	if (guardrails_route(c->rules, c->request.conversation->model, &c->route, &e) < 0) {
 		answer_error(c, &e);
 		return;
 	}
@@ -483,5 +489,6 @@ void token_count_handle(struct request *r, const struct api *api)
 	responses_past_init(&c->past, r->g, r->key, r->x);
 	c->in.body = request_take_body(r, &c->in.body_len);
 	http_exchange_set_data(r->x, &c->owner);
+	c->rules = rulebook_peek(r->g->rulebook, r->key);
 	step(c, parse_work, parse_done);
 }

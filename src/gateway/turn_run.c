@@ -41,6 +41,7 @@ void turn_run_free(struct turn_run *t)
 	relay_run_free(t);
 	guardrails_report_clear(&t->guard);
 	guardrails_report_clear(&t->tool_guard);
+	ruleset_rules_free(t->rules);
 	turn_free(t->turn);
 	turn_request_free(&t->request);
 	route_free(&t->route);

@@ -102,6 +102,7 @@ struct turn_run {
 	struct api_seal seal;  /* of compactions */
 	bool no_compact;       /* the target has no path of its own for them */
 	char *metadata; /* who.metadata, or NULL */
+	struct rules *rules;                 /* that hold for it, from its beginning */
 	struct guardrails_report guard;      /* what the request was found to hold */
 	struct guardrails_report tool_guard; /* and the output of its commands */
 	struct buf out;  /* bytes that wait until the answer may begin */

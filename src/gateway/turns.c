@@ -6,6 +6,7 @@
 
 #include "base/id.h"
 #include "gateway/network.h"
+#include "gateway/rulebook.h"
 #include "network/policy.h"
 
 #include <stdlib.h>
@@ -290,8 +291,12 @@ static void parse_work(void *arg)
 		t->job_error = error_copy(&e);
 		return;
 	}
-	if (guardrails_scan(t->g->guardrails, t->key, t->api->speaks, &t->in.body, &t->in.body_len,
-	            &t->state.input, &t->guard, &e) < 0) {
+	if (t->rules == NULL && rulebook_rules(t->g->rulebook, t->key, &t->rules, &e) < 0) {
+		t->job_error = error_copy(&e);
+		return;
+	}
+	if (guardrails_scan(t->rules, t->api->speaks, &t->in.body, &t->in.body_len, &t->state.input,
+	            &t->guard, &e) < 0) {
 		t->job_error = error_copy(&e);
 		return;
 	}
@@ -308,8 +313,7 @@ static void route_found(struct turn_run *t, const struct error *err)
 
 	if (err != NULL || t->x == NULL)
 		refuse(t, err);
-	else if (guardrails_route(t->g->guardrails, t->key, t->request.conversation->model,
-	                 &t->route, &e) < 0)
+	else if (guardrails_route(t->rules, t->request.conversation->model, &t->route, &e) < 0)
 		refuse(t, &e);
 	else if (network_wanted(t) != NULL)
 		network_begin(t);
@@ -413,9 +417,10 @@ void turns_handle(struct request *r, const struct api *api)
 		http_request_release(r->x);
 	}
 
-	size_t at_once = guardrails_scans(g->guardrails, t->key) ? POOL_SCAN : POOL_PARSE;
+	t->rules = rulebook_peek(g->rulebook, t->key);
+	size_t at_once = t->rules != NULL && t->rules->guard != NULL ? POOL_SCAN : POOL_PARSE;
 
-	if (t->in.body_len <= at_once && !responses_state_turn_needs_pool(t)) {
+	if (t->rules != NULL && t->in.body_len <= at_once && !responses_state_turn_needs_pool(t)) {
 		parse_work(t);
 		parse_done(t);
 		return;

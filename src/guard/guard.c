@@ -238,8 +238,12 @@ struct scanner {
 	bool *matched;
 };
 
-static bool applies(const struct scanner *s, const struct rule *r)
+static bool applies(const struct scanner *s, size_t rule)
 {
+	const struct rule *r = &s->g->rules[rule];
+
+	if (s->scan->only && !s->scan->only[rule])
+		return false;
 	if (s->author == GUARD_TOOL)
 		return r->scan_tool_output;
 	return s->author == GUARD_USER || !r->user_only;
@@ -416,10 +420,10 @@ int guard_text(const struct guard *g, struct str text, enum guard_author author,
 		return 0;
 	regex_set_match(g->set, s.masked, matched);
 	for (size_t i = 0; i < g->n_patterns; i++)
-		if (matched[i] && applies(&s, &g->rules[g->patterns[i].rule]))
+		if (matched[i] && applies(&s, g->patterns[i].rule))
 			find_places(&s, &g->patterns[i]);
 	for (size_t i = 0; i < g->n_rules; i++) {
-		if (!g->rules[i].evasion || !applies(&s, &g->rules[i]))
+		if (!g->rules[i].evasion || !applies(&s, i))
 			continue;
 		s.evasion_rule = i;
 		evasion_scan(text, test_plain, on_evasion, &s);

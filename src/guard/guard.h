@@ -63,6 +63,7 @@ struct guard_hit {
 };
 
 struct guard_scan {
+	const bool *only; /* the rules that count, of all the guard's; NULL: all of them */
 	enum guard_action action;
 	struct guard_hit *hits;
 	size_t n_hits, cap_hits;

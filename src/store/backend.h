@@ -111,6 +111,21 @@ struct store_backend {
 	        struct store *s, int64_t destination, uint32_t limit, struct error *err);
 	int (*outbox_counts)(struct store *s, struct store_outbox_count **ret, size_t *ret_n,
 	        struct error *err);
+	int (*guardrail_create)(struct store *s, const struct store_scope *scope, const struct store_guardrail *g, uint32_t most, struct error *err);
+	int (*guardrail_change)(struct store *s, struct str account, const struct store_guardrail *g, struct str before, uint32_t most, struct error *err);
+	int (*guardrail_get)(struct store *s, struct str account, struct str id, struct store_guardrail *ret, struct error *err);
+	int (*guardrail_list)(struct store *s, const struct store_scope *scope, struct store_page page, struct store_guardrail_list *ret, struct error *err);
+	int (*guardrail_delete)(struct store *s, struct str account, struct str id, struct error *err);
+	int (*guardrail_assign)(struct store *s, struct str account, struct str id, const struct str *hashes, size_t n, int64_t now_ms, struct error *err);
+	int (*guardrail_unassign)(struct store *s, struct str account, struct str id, const struct str *hashes, size_t n, struct error *err);
+	int (*guardrail_keys)(struct store *s, const struct store_scope *scope, struct str id, struct store_page page, struct store_guardrail_key_list *ret, struct error *err);
+	int (*phrase_allow)(struct store *s, const struct store_scope *scope, struct str phrase, int64_t now_ms, uint32_t most, struct store_phrase *ret, struct error *err);
+	int (*phrase_list)(struct store *s, const struct store_scope *scope, struct store_phrase **ret, size_t *ret_n, struct error *err);
+	int (*phrase_disallow)(struct store *s, struct str account, struct str id, struct error *err);
+	int (*guardrail_changes)(struct store *s, int64_t after, uint32_t limit, struct store_guardrail_change **ret, size_t *ret_n, struct error *err);
+	int (*guardrail_load)(struct store *s, const struct store_scope *scope, struct store_guardrails_all *ret, struct error *err);
+	int (*hit_list)(struct store *s, const struct store_scope *scope, struct str after, uint32_t limit, struct store_hit_list *ret, struct error *err);
+	int (*hit_mark)(struct store *s, const struct store_scope *scope, struct str id, uint32_t number, bool wrong, struct store_hit *ret, struct error *err);
 };
 
 /* A backend's own struct begins with this. */

@@ -631,6 +631,10 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->records[i]);
 	for (size_t i = 0; i < SQLITE_BROADCAST_STATEMENTS; i++)
 		sqlite3_finalize(q->broadcast[i]);
+	for (size_t i = 0; i < SQLITE_GUARDRAIL_STATEMENTS; i++)
+		sqlite3_finalize(q->guardrails[i]);
+	for (size_t i = 0; i < SQLITE_HIT_STATEMENTS; i++)
+		sqlite3_finalize(q->hits[i]);
 	q->checkpoint = sqlite_checkpoint_free(q->checkpoint);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
@@ -809,6 +813,21 @@ static const struct store_backend backend = {
         .outbox_done = sqlite_broadcast_done,
         .outbox_drop = sqlite_broadcast_drop,
         .outbox_counts = sqlite_broadcast_counts,
+        .guardrail_create = sqlite_guardrails_create,
+        .guardrail_change = sqlite_guardrails_change,
+        .guardrail_get = sqlite_guardrails_get,
+        .guardrail_list = sqlite_guardrails_list,
+        .guardrail_delete = sqlite_guardrails_delete,
+        .guardrail_assign = sqlite_guardrails_assign,
+        .guardrail_unassign = sqlite_guardrails_unassign,
+        .guardrail_keys = sqlite_guardrails_keys,
+        .phrase_allow = sqlite_guardrails_allow,
+        .phrase_list = sqlite_guardrails_phrases,
+        .phrase_disallow = sqlite_guardrails_disallow,
+        .guardrail_changes = sqlite_guardrails_changes,
+        .guardrail_load = sqlite_guardrails_load,
+        .hit_list = sqlite_hits_list,
+        .hit_mark = sqlite_hits_mark,
 };
 
 int sqlite_open(const struct store_options *o, struct store **ret, struct error *err)

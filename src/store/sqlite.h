@@ -18,6 +18,8 @@
 #define SQLITE_IDEMPOTENCY_STATEMENTS 16
 #define SQLITE_RECORD_STATEMENTS      28
 #define SQLITE_BROADCAST_STATEMENTS   16
+#define SQLITE_GUARDRAIL_STATEMENTS   28
+#define SQLITE_HIT_STATEMENTS         4
 
 struct sqlite_checkpoint;
 
@@ -33,6 +35,8 @@ struct sqlite {
 	sqlite3_stmt *idempotency[SQLITE_IDEMPOTENCY_STATEMENTS]; /* and sqlite_idempotency.c */
 	sqlite3_stmt *records[SQLITE_RECORD_STATEMENTS];          /* and sqlite_records.c */
 	sqlite3_stmt *broadcast[SQLITE_BROADCAST_STATEMENTS];     /* and sqlite_broadcast.c */
+	sqlite3_stmt *guardrails[SQLITE_GUARDRAIL_STATEMENTS];    /* and sqlite_guardrails.c */
+	sqlite3_stmt *hits[SQLITE_HIT_STATEMENTS];                /* and sqlite_hits.c */
 };
 
 struct sqlite *sqlite_lock(struct store *s);
@@ -162,5 +166,26 @@ int sqlite_broadcast_done(
 int sqlite_broadcast_drop(struct store *s, int64_t destination, uint32_t limit, struct error *err);
 int sqlite_broadcast_counts(
         struct store *s, struct store_outbox_count **ret, size_t *ret_n, struct error *err);
+
+/* ---- sqlite_guardrails.c ---- */
+
+int sqlite_guardrails_create(struct store *s, const struct store_scope *scope, const struct store_guardrail *g, uint32_t most, struct error *err);
+int sqlite_guardrails_change(struct store *s, struct str account, const struct store_guardrail *g, struct str before, uint32_t most, struct error *err);
+int sqlite_guardrails_get(struct store *s, struct str account, struct str id, struct store_guardrail *ret, struct error *err);
+int sqlite_guardrails_list(struct store *s, const struct store_scope *scope, struct store_page page, struct store_guardrail_list *ret, struct error *err);
+int sqlite_guardrails_delete(struct store *s, struct str account, struct str id, struct error *err);
+int sqlite_guardrails_assign(struct store *s, struct str account, struct str id, const struct str *hashes, size_t n, int64_t now_ms, struct error *err);
+int sqlite_guardrails_unassign(struct store *s, struct str account, struct str id, const struct str *hashes, size_t n, struct error *err);
+int sqlite_guardrails_keys(struct store *s, const struct store_scope *scope, struct str id, struct store_page page, struct store_guardrail_key_list *ret, struct error *err);
+int sqlite_guardrails_allow(struct store *s, const struct store_scope *scope, struct str phrase, int64_t now_ms, uint32_t most, struct store_phrase *ret, struct error *err);
+int sqlite_guardrails_phrases(struct store *s, const struct store_scope *scope, struct store_phrase **ret, size_t *ret_n, struct error *err);
+int sqlite_guardrails_disallow(struct store *s, struct str account, struct str id, struct error *err);
+int sqlite_guardrails_changes(struct store *s, int64_t after, uint32_t limit, struct store_guardrail_change **ret, size_t *ret_n, struct error *err);
+int sqlite_guardrails_load(struct store *s, const struct store_scope *scope, struct store_guardrails_all *ret, struct error *err);
+
+/* ---- sqlite_hits.c ---- */
+
+int sqlite_hits_list(struct store *s, const struct store_scope *scope, struct str after, uint32_t limit, struct store_hit_list *ret, struct error *err);
+int sqlite_hits_mark(struct store *s, const struct store_scope *scope, struct str id, uint32_t number, bool wrong, struct store_hit *ret, struct error *err);
 
 #endif

@@ -507,4 +507,133 @@ int store_network_list(struct store *s, const struct store_scope *scope, struct 
 /* Removes at most `limit` of those that are that old; how many. */
 int store_network_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
 
+/* ---- guardrails ---- */
+
+#define STORE_GUARDRAILS_MAX     256     /* of one workspace */
+#define STORE_GUARDRAIL_BODY_MAX 8388608 /* bytes of its JSON */
+#define STORE_GUARDRAIL_KEYS_MAX 100000  /* assignments of one workspace */
+#define STORE_KEY_HASH           64      /* hex digits */
+#define STORE_PHRASE_MIN         3       /* bytes */
+#define STORE_PHRASE_MAX         1000
+
+/* A list's part: rows in front of it are only counted. */
+struct store_page {
+	uint32_t offset, limit; /* limit: at most 1000 */
+};
+
+struct store_guardrail {
+	char id[STORE_ID_MAX + 1];
+	char *workspace, *body; /* malloc'ed, where the store fills it; body: JSON */
+	uint32_t n_rules;
+	int64_t created_ms, updated_ms;
+};
+void store_guardrail_clear(struct store_guardrail *g); /* frees what it points at */
+struct store_guardrail_list {
+	struct store_guardrail *rows; /* the oldest first */
+	size_t n;
+	uint64_t total; /* on all pages */
+};
+void store_guardrail_list_clear(struct store_guardrail_list *l);
+
+/*
+ * Makes one in that workspace; g->workspace is not read. -ERR_INVALID where all of the workspace
+ * would then have more than `most` rules, or it has STORE_GUARDRAILS_MAX.
+ */
+int store_guardrail_create(struct store *s, const struct store_scope *scope,
+        const struct store_guardrail *g, uint32_t most, struct error *err);
+/*
+ * Sets body, number of rules and updated_ms, where the body still is `before`. -ERR_CONFLICT: it
+ * was changed meanwhile; -ERR_NOT_FOUND; -ERR_INVALID as above. Ids are known in their account.
+ */
+int store_guardrail_change(struct store *s, struct str account, const struct store_guardrail *g,
+        struct str before, uint32_t most, struct error *err);
+int store_guardrail_get(struct store *s, struct str account, struct str id,
+        struct store_guardrail *ret, struct error *err);
+int store_guardrail_list(struct store *s, const struct store_scope *scope, struct store_page page,
+        struct store_guardrail_list *ret, struct error *err);
+/* Its assignments go with it. 0 or -ERR_NOT_FOUND. */
+int store_guardrail_delete(struct store *s, struct str account, struct str id, struct error *err);
+
+struct store_guardrail_key {
+	char id[STORE_ID_MAX + 1], guardrail[STORE_ID_MAX + 1];
+	char key_hash[STORE_KEY_HASH + 1];
+	int64_t created_ms;
+};
+struct store_guardrail_key_list {
+	struct store_guardrail_key *rows; /* free() */
+	size_t n;
+	uint64_t total;
+};
+/* All of them or none: how many were not assigned before. hashes: 64 digits each. */
+int store_guardrail_assign(struct store *s, struct str account, struct str id,
+        const struct str *hashes, size_t n, int64_t now_ms, struct error *err);
+int store_guardrail_unassign(struct store *s, struct str account, struct str id,
+        const struct str *hashes, size_t n, struct error *err); /* how many were */
+/* Of the workspace; of one guardrail, where id is not {NULL,0}. */
+int store_guardrail_keys(struct store *s, const struct store_scope *scope, struct str id,
+        struct store_page page, struct store_guardrail_key_list *ret, struct error *err);
+
+struct store_phrase {
+	char id[STORE_ID_MAX + 1];
+	char phrase[STORE_PHRASE_MAX + 1];
+	int64_t created_ms;
+};
+/* 1: it is on the list now, 0: it was (whatever its case); *ret is the row. -ERR_INVALID where the
+ * workspace has `most` already. */
+int store_phrase_allow(struct store *s, const struct store_scope *scope, struct str phrase,
+        int64_t now_ms, uint32_t most, struct store_phrase *ret, struct error *err);
+/* The oldest first; free() *ret. */
+int store_phrase_list(struct store *s, const struct store_scope *scope, struct store_phrase **ret,
+        size_t *ret_n, struct error *err);
+int store_phrase_disallow(struct store *s, struct str account, struct str id, struct error *err);
+
+/* A workspace whose guardrails, assignments or phrases were changed. */
+struct store_guardrail_change {
+	char *account, *workspace; /* malloc'ed */
+	int64_t version;           /* counts up over all */
+};
+/* The last change of each workspace, of those after that version, in order; at most `limit`. */
+int store_guardrail_changes(struct store *s, int64_t after, uint32_t limit,
+        struct store_guardrail_change **ret, size_t *ret_n, struct error *err);
+struct store_guardrail_change *store_guardrail_changes_free(
+        struct store_guardrail_change *c, size_t n); /* returns NULL */
+
+/* All that holds in one workspace, read at one moment. */
+struct store_guardrails_all {
+	int64_t version; /* of its last change; 0: none */
+	struct store_guardrail *guardrails; /* the oldest first */
+	size_t n_guardrails;
+	struct store_guardrail_key *keys; /* by guardrail, then hash */
+	size_t n_keys;
+	struct store_phrase *phrases;
+	size_t n_phrases;
+};
+int store_guardrails_load(struct store *s, const struct store_scope *scope,
+        struct store_guardrails_all *ret, struct error *err);
+void store_guardrails_all_clear(struct store_guardrails_all *a);
+
+/* ---- what guardrails found ---- */
+
+struct store_hit {
+	char generation[64];
+	uint32_t number; /* in its generation */
+	int64_t begin_ms; /* of the generation */
+	char *model, *key_hash, *guardrail, *rule, *pattern, *action, *matched; /* malloc'ed or NULL */
+	bool false_positive;
+};
+void store_hit_clear(struct store_hit *h);
+struct store_hit_list {
+	struct store_hit *rows;
+	size_t n;
+	bool has_more;
+};
+void store_hit_list_clear(struct store_hit_list *l);
+/* Of the workspace, the newest first. after: "generation.number" of the last one seen, or {NULL,0};
+ * -ERR_INVALID with param "after" where it is unknown. limit: 1 … 1000. */
+int store_hit_list(struct store *s, const struct store_scope *scope, struct str after,
+        uint32_t limit, struct store_hit_list *ret, struct error *err);
+/* Sets or takes back the mark; *ret is the row as it is then. 0 or -ERR_NOT_FOUND. */
+int store_hit_mark(struct store *s, const struct store_scope *scope, struct str id, uint32_t number,
+        bool wrong, struct store_hit *ret, struct error *err);
+
 #endif
