@@ -148,7 +148,7 @@ function faults() {
 for (const theme of ["light", "dark"]) {
   test(`names, roles and contrast, ${theme}`, async () => {
     const p = await Page.open(chrome, brig, { theme });
-    p.expected = ["/api/v1/key", "/api/v1/guardrails"];
+    p.expected = ["/api/v1/key"];
     await p.page.goto(`${brig.url}/`);
     await p.page.getByLabel("API key").waitFor();
     assert.deepEqual(await p.page.evaluate(faults), []);
@@ -257,7 +257,7 @@ test("the keyboard alone: from the key to a command's output and back", async ()
 
 test("a narrow window and large letters lose nothing", async () => {
   const p = await Page.open(chrome, brig, { width: 390, height: 800 });
-  p.expected = ["/api/v1/key", "/api/v1/guardrails"];
+  p.expected = ["/api/v1/key"];
   await p.logIn(KEY);
   for (const [name, where] of Object.entries(VIEWS())) {
     await show(p, where);
@@ -272,7 +272,7 @@ test("a narrow window and large letters lose nothing", async () => {
 test("a hundred thousand requests", async () => {
   fill(path.join(brig.data, "gateway", "brig.db"), ROWS);
   const p = await Page.open(chrome, brig);
-  p.expected = ["/api/v1/key", "/api/v1/guardrails"];
+  p.expected = ["/api/v1/key"];
   const { page } = p;
   await p.logIn(KEY);
   const timed = async (what) => {
