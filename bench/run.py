@@ -138,6 +138,25 @@ def guard(b):
         row(what, "%.2f ms" % (float(us) / 1000))
 
 
+SLUGS = ("regex-prompt-injection", "email", "phone", "ssn", "credit-card", "ip-address", "secrets", "person-name", "address")
+PROSE = "The tide table for the harbour says that boats with a draught of two metres leave before noon, and that others wait. "
+
+
+def guarded_requests(b):
+    """A request of 1 KB, with all built-ins and with none, in turns."""
+    section("guardrails: a request of 1 KB, p50 and p99")
+    rules = json.dumps([{"name": "all", "content_filter_builtins": [{"slug": s, "action": "redact"} for s in SLUGS]}])
+    servers = [Server(b, name, "sandbox: off # pool: 0\n" + more) for name, more in (("none", ""), ("all", "guardrails: %s\n" % rules))]
+    body = json.dumps({"model": "text/m", "messages": [{"role": "user", "content": (PROSE * 9)[:930]}]})
+    got = [Latency(), Latency()]
+    for _ in range(4):
+        for i, server in enumerate(servers):
+            got[i] += server.http(b.args.times, "POST", "/v1/chat/completions", body)
+    row("all nine built-ins, %d requests" % (4 * b.args.times), str(got[1]), str(got[0]))
+    for server in servers:
+        server.stop()
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build", default=os.path.join(HERE, "..", "build"))
@@ -162,6 +181,7 @@ def main():
             egress.measure(b)
         if "guard" in only:
             guard(b)
+            guarded_requests(b)
         if "records" in only:
             records.measure(b)
         if set(only) - {"sandbox", "files", "egress", "guard", "records"}:
