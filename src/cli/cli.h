@@ -67,6 +67,7 @@ int cli_ask(int argc, char **argv);
 int cli_ps(int argc, char **argv);
 int cli_files(int argc, char **argv);
 int cli_logs(int argc, char **argv);
+int cli_keys(int argc, char **argv);
 int cli_rm(int argc, char **argv);
 int cli_image(int argc, char **argv);
 int cli_doctor(int argc, char **argv);

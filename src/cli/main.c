@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static int later(int argc, char **argv)
-{
-	(void)argc;
-	fprintf(stderr, "brig %s: not in this version\n", argv[0]);
-	return CLI_USAGE;
-}
-
 static const struct cli_command commands[] = {
         {"serve", "start the server", cli_serve},
         {"run", "run a command in a sandbox of a running server", cli_run},
@@ -24,11 +17,11 @@ static const struct cli_command commands[] = {
         {"files", "list, get, put, promote or remove a container's files", cli_files},
         {"rm", "remove containers with their files", cli_rm},
         {"logs", "list, show, follow or export what was recorded of requests", cli_logs},
+        {"keys", "make, list or revoke keys of this server", cli_keys},
         {"image", "make or list the root file systems of sandboxes", cli_image},
         {"doctor", "say what this machine offers for sandboxes", cli_doctor},
         {"selftest", "say whether sandboxes hold what they promise here", cli_selftest},
         {"version", "print the version", cli_version},
-        {"keys", NULL, later},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };

@@ -30,13 +30,49 @@ struct config_egress {
 	uint64_t bytes; /* both ways together */
 };
 
+/* What disabled_server_tools may name: each with, or without, openrouter: or brig: before it. */
+enum config_tool {
+	CONFIG_TOOL_SHELL,
+	CONFIG_TOOL_BASH,
+	CONFIG_TOOL_EXEC, /* direct use: POST /containers and their exec */
+	CONFIG_TOOLS,
+};
+const char *config_tool_name(enum config_tool t); /* "shell" */
+bool config_tool_find(struct str name, enum config_tool *ret);
+
+/* When a key's limit in dollars begins anew: at midnight UTC, weeks on Monday. */
+enum config_reset {
+	CONFIG_RESET_NEVER,
+	CONFIG_RESET_DAILY,
+	CONFIG_RESET_WEEKLY,
+	CONFIG_RESET_MONTHLY,
+};
+const char *config_reset_name(enum config_reset r); /* "daily"; NULL: never */
+bool config_reset_find(struct str name, enum config_reset *ret);
+
+#define CONFIG_KEY_NAME_MAX 100     /* bytes */
+#define CONFIG_RATE_MAX     1000000 /* requests per minute */
+#define CONFIG_AT_ONCE_MAX  100000  /* containers */
+/* What accounts and workspaces are called: 1 to 64 of these. */
+#define CONFIG_SCOPE_MAX   64
+#define CONFIG_SCOPE_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+/* Of the file, or of the store (gateway/keys.h). */
 struct config_key {
 	uint8_t hash[32]; /* SHA-256 of the key; the text is wiped */
 	char *account;
 	char *workspace;
+	char *name;          /* NULL: none */
 	char **egress_allow; /* within egress.allow, for this key; none: nothing more */
 	size_t n_egress_allow;
 	bool admin;
+	uint32_t requests_per_minute; /* 0: no limit */
+	uint32_t containers;          /* at once; 0: no limit */
+	bool has_limit;
+	struct money limit; /* that may be spent until limit_reset */
+	enum config_reset limit_reset;
+	int64_t expires_ms;      /* 0: never */
+	uint32_t disabled_tools; /* 1 << enum config_tool */
 };
 
 struct config_price {

@@ -7,7 +7,6 @@
  */
 #include "config/sections.h"
 
-#include "base/id.h"
 #include "network/pattern.h"
 
 #include <stdio.h>
@@ -15,22 +14,18 @@
 
 enum {
 	MAX_SECRET = 4096,
-	MIN_KEY = 16, /* characters of a client's key */
 	MAX_NAME = 64,
 	MAX_MODEL = 256,
 	MAX_URL = 2048,
 	MAX_ROUTE = 16,
 	MAX_PATTERN = 253,
-	MAX_PATTERNS = 1000,
+	MAX_PATTERNS = SECTION_PATTERNS_MAX,
 };
 
 #define NAME_CHARS  "abcdefghijklmnopqrstuvwxyz0123456789-"
 #define SCOPE_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-typedef int (*entry_fn)(struct loader *l, const struct yaml_node *n, size_t i);
-
-/* Calls fn for each entry of a list, with the path set. */
-static int each_entry(struct loader *l, const struct yaml_node *list, entry_fn fn)
+int section_each(struct loader *l, const struct yaml_node *list, section_entry_fn fn)
 {
 	const struct yaml_node *m;
 	size_t i = 0, mark;
@@ -44,7 +39,7 @@ static int each_entry(struct loader *l, const struct yaml_node *list, entry_fn f
 	return r;
 }
 
-static int read_chars(
+int section_read_chars(
         struct loader *l, const struct yaml_node *n, const char *set, const char *what, char **ret)
 {
 	char *text = NULL;
@@ -62,9 +57,7 @@ static int read_chars(
 	return 0;
 }
 
-/* Models are named by their makers; all we ask is that they can stand in a header and a log line.
- */
-static bool printable(const char *s)
+bool section_printable(const char *s)
 {
 	for (; *s; s++)
 		if ((unsigned char)*s <= 0x20 || (unsigned char)*s >= 0x7f)
@@ -80,7 +73,7 @@ static int read_model_name(struct loader *l, const struct yaml_node *n, char **r
 	r = field_read_text(l, n, MAX_MODEL, &text);
 	if (r < 0)
 		return r;
-	if (!printable(text)) {
+	if (!section_printable(text)) {
 		free(text);
 		return loader_error(l, n, "may hold printable ASCII without spaces only");
 	}
@@ -91,8 +84,7 @@ static int read_model_name(struct loader *l, const struct yaml_node *n, char **r
 
 /* ---- egress ---- */
 
-/* A list of at most `max` names and patterns; replaces *list. */
-static int read_patterns(
+int section_read_patterns(
         struct loader *l, const struct yaml_node *n, size_t max, char ***list, size_t *n_list)
 {
 	int r = field_expect(l, n, YAML_SEQUENCE);
@@ -130,14 +122,14 @@ static int read_egress_allow(struct loader *l, const struct yaml_node *n, void *
 {
 	struct config_egress *e = target;
 
-	return read_patterns(l, n, MAX_PATTERNS, &e->allow, &e->n_allow);
+	return section_read_patterns(l, n, MAX_PATTERNS, &e->allow, &e->n_allow);
 }
 
 static int read_egress_deny(struct loader *l, const struct yaml_node *n, void *target)
 {
 	struct config_egress *e = target;
 
-	return read_patterns(l, n, MAX_PATTERNS, &e->deny, &e->n_deny);
+	return section_read_patterns(l, n, MAX_PATTERNS, &e->deny, &e->n_deny);
 }
 
 #define AT(member) offsetof(struct config_egress, member)
@@ -183,91 +175,6 @@ void section_free_egress(struct config_egress *e)
 	section_free_texts(e->deny, e->n_deny);
 }
 
-/* ---- keys ---- */
-
-void section_free_key(struct config_key *k)
-{
-	free(k->account);
-	free(k->workspace);
-	section_free_texts(k->egress_allow, k->n_egress_allow);
-}
-
-static int read_key_allow(struct loader *l, const struct yaml_node *n, void *target)
-{
-	struct config_key *k = target;
-
-	return read_patterns(l, n, MAX_PATTERNS, &k->egress_allow, &k->n_egress_allow);
-}
-
-static int read_key_text(struct loader *l, const struct yaml_node *n, void *target)
-{
-	struct config_key *k = target;
-	int r;
-
-	r = field_expect(l, n, YAML_SCALAR);
-	if (r < 0)
-		return r;
-	if (n->text_len < MIN_KEY || n->text_len > MAX_SECRET || !printable(n->text))
-		return loader_error(l, n, "must be %d to %d printable ASCII characters, no spaces",
-		        MIN_KEY, MAX_SECRET);
-	id_sha256((struct str){n->text, n->text_len}, k->hash);
-	mem_wipe(n->text, n->text_len);
-	return 0;
-}
-
-static int read_account(struct loader *l, const struct yaml_node *n, void *target)
-{
-	return read_chars(l, n, SCOPE_CHARS, "letters, digits, _ and -",
-	        &((struct config_key *)target)->account);
-}
-
-static int read_workspace(struct loader *l, const struct yaml_node *n, void *target)
-{
-	return read_chars(l, n, SCOPE_CHARS, "letters, digits, _ and -",
-	        &((struct config_key *)target)->workspace);
-}
-
-static int read_key(struct loader *l, const struct yaml_node *n, size_t i)
-{
-	static const struct field fields[] = {
-	        {"key", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_key_text},
-	        {"account", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_account},
-	        {"workspace", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_workspace},
-	        {"egress_allow", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_key_allow},
-	        {"admin", FIELD_BOOL, offsetof(struct config_key, admin), 0, 0, "off", NULL, NULL},
-	};
-	struct config_key *k = &l->c->keys[i];
-	size_t j;
-	int r;
-
-	l->c->n_keys = i + 1;
-	k->account = mem_strdup("default");
-	k->workspace = mem_strdup("default");
-	r = fields_read(l, n, fields, sizeof(fields) / sizeof(fields[0]), k);
-	if (r < 0)
-		return r;
-	if (!yaml_get(n, "key"))
-		return loader_error(l, n, "key is missing");
-	for (j = 0; j < i; j++)
-		if (memcmp(l->c->keys[j].hash, k->hash, sizeof(k->hash)) == 0)
-			return loader_error(l, n, "the same key as keys[%zu]", j);
-	return 0;
-}
-
-int section_keys(struct loader *l, const struct yaml_node *n, void *target)
-{
-	struct config *c = target;
-	int r;
-
-	r = field_expect(l, n, YAML_SEQUENCE);
-	if (r < 0)
-		return r;
-	if (n->n == 0)
-		return loader_error(l, n, "is empty; without this list one key is made");
-	c->keys = mem_array(n->n, sizeof(*c->keys));
-	return each_entry(l, n, read_key);
-}
-
 /* ---- providers ---- */
 
 static int read_name(struct loader *l, const struct yaml_node *n, void *target)
@@ -275,7 +182,7 @@ static int read_name(struct loader *l, const struct yaml_node *n, void *target)
 	struct config_provider *p = target;
 	int r;
 
-	r = read_chars(l, n, NAME_CHARS, "small letters, digits and -", &p->name);
+	r = section_read_chars(l, n, NAME_CHARS, "small letters, digits and -", &p->name);
 	if (r == 0 && strcmp(p->name, "brig") == 0)
 		r = loader_error(l, n, "\"brig\" is built in; take another name");
 	return r;
@@ -317,7 +224,7 @@ static const char *url_fault(const char *url)
 		host = url + 8;
 	else
 		return "must begin with http:// or https://";
-	if (!printable(url))
+	if (!section_printable(url))
 		return "may hold printable ASCII without spaces only";
 	end = host + strcspn(host, "/?#");
 	if (end == host || *host == ':')
@@ -376,7 +283,7 @@ static int take_secret(
 		end--;
 	secret[end] = '\0';
 	memmove(secret, secret + begin, end - begin + 1);
-	if (!secret[0] || end - begin > MAX_SECRET || !printable(secret)) {
+	if (!secret[0] || end - begin > MAX_SECRET || !section_printable(secret)) {
 		secret_free(secret);
 		return loader_error(l, n,
 		        "the key must be 1 to %d printable ASCII characters, no spaces",
@@ -419,7 +326,7 @@ static int read_api_key_env(struct loader *l, const struct yaml_node *n, void *t
 
 	r = secret_is_first(l, n, p);
 	if (r == 0)
-		r = read_chars(l, n, SCOPE_CHARS, "letters, digits and _", &name);
+		r = section_read_chars(l, n, SCOPE_CHARS, "letters, digits and _", &name);
 	if (r < 0)
 		return r;
 	value = l->src->env ? l->src->env(l->src->ctx, name) : NULL;
@@ -588,7 +495,7 @@ int section_providers(struct loader *l, const struct yaml_node *n, void *target)
 		return r;
 	/* One more for the built-in. */
 	c->providers = mem_array(n->n + 1, sizeof(*c->providers));
-	return each_entry(l, n, read_provider);
+	return section_each(l, n, read_provider);
 }
 
 /*
@@ -664,7 +571,7 @@ int section_providers_from_env(struct loader *l)
 		preset_native_tools(p);
 		if (!vendors[i].base_url)
 			continue;
-		if (!printable(value) || strlen(value) > MAX_SECRET)
+		if (!section_printable(value) || strlen(value) > MAX_SECRET)
 			return error_set(l->err, ERR_INVALID,
 			        "%s in the environment must be printable ASCII without spaces",
 			        vendors[i].variable);
@@ -742,7 +649,7 @@ int section_models(struct loader *l, const struct yaml_node *n, void *target)
 	if (r < 0 || n->n == 0)
 		return r;
 	c->models = mem_array(n->n, sizeof(*c->models));
-	return each_entry(l, n, read_model);
+	return section_each(l, n, read_model);
 }
 
 static const struct config_provider *find_provider(const struct config *c, struct str name)

@@ -1,4 +1,4 @@
-/* The lists of brig.yaml: keys, providers, models. Private to config. */
+/* The lists of brig.yaml: keys (keys.c), providers, models. Private to config. */
 #ifndef BRIG_CONFIG_SECTIONS_H
 #define BRIG_CONFIG_SECTIONS_H
 
@@ -18,6 +18,21 @@ int section_providers_from_env(struct loader *l);
 void section_add_builtin(struct config *c);
 /* Each route names a provider that exists. n: the list as written, for places; may be NULL. */
 int section_check_routes(struct loader *l, const struct yaml_node *n);
+
+#define SECTION_PATTERNS_MAX 1000
+
+/* Calls fn for each entry of a list, with the path set. */
+typedef int (*section_entry_fn)(struct loader *l, const struct yaml_node *n, size_t i);
+int section_each(struct loader *l, const struct yaml_node *list, section_entry_fn fn);
+/* Replaces *ret by a name of these characters; what: says which. */
+int section_read_chars(
+        struct loader *l, const struct yaml_node *n, const char *set, const char *what, char **ret);
+/* A list of at most `max` names and patterns; replaces *list. */
+int section_read_patterns(
+        struct loader *l, const struct yaml_node *n, size_t max, char ***list, size_t *n_list);
+/* Models are named by their makers; all we ask is that they can stand in a header and a log line.
+ */
+bool section_printable(const char *s);
 
 void section_free_texts(char **list, size_t n);
 void section_free_provider(struct config_provider *p);

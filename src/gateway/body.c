@@ -90,10 +90,11 @@ char *request_take_body(struct request *r, size_t *ret_len)
 	return steal(r->body);
 }
 
-bool request_may_keep(const struct gateway *g, const struct http_exchange *x)
+bool request_may_keep(
+        const struct gateway *g, const struct config_key *key, const struct http_exchange *x)
 {
 	struct str h = http_request_header(x, "x-brig-store-content");
 
-	return g->config->store_content && g->config->region == NULL && !str_ieq(h, STR("false")) &&
-	       !str_is(h, "0");
+	return g->config->store_content && g->config->region == NULL && keys_keep_content(g, key) &&
+	       !str_ieq(h, STR("false")) && !str_is(h, "0");
 }

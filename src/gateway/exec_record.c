@@ -16,7 +16,7 @@ void exec_record_begin(struct exec *e, const struct request *r)
 
 	id_make(rec->id, sizeof(rec->id), "gen-", 24);
 	recording_who(rec, r);
-	rec->store_content = request_may_keep(r->g, r->x);
+	rec->store_content = request_may_keep(r->g, r->key, r->x);
 	rec->streamed = e->stream;
 	record_set(&rec->api, STR("exec"));
 	record_set(&rec->request_id, str_of(e->id));

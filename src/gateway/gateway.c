@@ -230,6 +230,11 @@ static int gateway_start(struct gateway *g, struct error *err)
 		if (g->saving == NULL)
 			return -ERR_IO;
 	}
+	g->keys = keys_new(g, err);
+	if (g->keys == NULL)
+		return -ERR_IO;
+	/* What the one before it left open is in the ledger by now. */
+	key_limits_start(&g->shared->key_limits, g->options->index);
 	g->ledger = ledger_new(g, err);
 	if (g->ledger == NULL)
 		return -ERR_NOMEM;
@@ -259,6 +264,7 @@ static void gateway_stop(struct gateway *g)
 	ledger_stop(g->ledger);
 	turns_free_all(g);
 	g->ledger = ledger_free(g->ledger);
+	g->keys = keys_free(g->keys);
 	g->lists = lists_free(g->lists);
 	g->network = network_free(g->network);
 	keeper_free(g->keeper);

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { GATEWAY_SHARED_SIZE = 1 << 20 };
+enum { GATEWAY_SHARED_SIZE = 32 << 20 }; /* of which nothing takes memory before it is used */
 
 struct gateway_options {
 	struct config *config; /* taken over; its keys include the data folder's first key */

@@ -322,7 +322,7 @@ static void hash_head(struct once *o)
 
 	id_sha256_parts(parts, sizeof(parts) / sizeof(parts[0]), o->head);
 	o->harmless = !str_ends(http_request_path(x), "/exec");
-	o->secret = !request_may_keep(o->r.g, x);
+	o->secret = !request_may_keep(o->r.g, o->r.key, x);
 }
 
 static void hash_body(struct once *o, struct str body)

@@ -17,6 +17,7 @@
  *     rulebook.c, ruleset.c, stored_guardrail.c, guardrails_http.c  by which rules
  *     job.c       requests that the pool answers
  *     recording.c, ledger.c  what happened, and its price
+ *     keys.c, key_limits.c  who may ask, and how much; tenants.c: how that is managed
  *     metrics*.c, health.c  figures, and whether it is well
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
@@ -49,6 +50,7 @@ struct turn_sink;
 struct websocket;
 struct rulebook;
 struct ledger;
+struct keys;
 
 struct gateway {
 	const struct gateway_options *options;
@@ -71,6 +73,7 @@ struct gateway {
 	struct shared *shared; /* with the other gateways of this node */
 	struct keeper *keeper;
 	struct ledger *ledger;
+	struct keys *keys;
 	struct metrics *metrics;
 	struct network *network;
 	struct saving *saving; /* NULL: homes are saved where they are */
@@ -111,7 +114,8 @@ struct request {
 };
 
 /* May content of this request be stored? Not after http_request_release(). body.c */
-bool request_may_keep(const struct gateway *g, const struct http_exchange *x);
+bool request_may_keep(const struct gateway *g, const struct config_key *key,
+        const struct http_exchange *x);
 
 struct fields;
 typedef void (*request_fields_fn)(struct request *r, struct fields *f);

@@ -33,6 +33,7 @@
 #define RECORD_STEPS 200
 #define LEDGER_LOST_MS  15000 /* an open record without a heartbeat for so long */
 #define NETWORK_KEPT_MS (INT64_C(30) * 86400000) /* records of egress */
+#define KEYS_KEPT_MS    (INT64_C(90) * 86400000) /* revoked keys */
 /* Between looks for blobs that no document has; sooner while there are any. */
 #define COLLECT_MS 3600000
 
@@ -252,7 +253,8 @@ static void round_work(void *arg)
 	        expire_records(k, now) < 0)
 		return;
 	if (expire_responses(s, now, &k->err) < 0 ||
-	        store_idempotency_expire(s, now, FORGET, &k->err) < 0)
+	        store_idempotency_expire(s, now, FORGET, &k->err) < 0 ||
+	        store_keys_expire(s, now - KEYS_KEPT_MS, FORGET, &k->err) < 0)
 		return;
 	collect(k);
 	if (k->err.code != 0)

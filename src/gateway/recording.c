@@ -63,6 +63,7 @@ void recording_who(struct record *rec, const struct request *r)
 	record_set(&rec->workspace, str_of(r->key->workspace));
 	id_hex(r->key->hash, sizeof(r->key->hash), hash);
 	record_set(&rec->key_hash, str_of(hash));
+	record_set(&rec->key_name, str_of(r->key->name));
 }
 
 void recording_begin(struct turn_run *t, const struct request *r)

@@ -11,7 +11,7 @@
 void responses_past_init(struct responses_past *p, struct gateway *g, const struct config_key *key,
         const struct http_exchange *x)
 {
-	*p = (struct responses_past){.g = g, .key = key, .allowed = request_may_keep(g, x)};
+	*p = (struct responses_past){.g = g, .key = key, .allowed = request_may_keep(g, key, x)};
 }
 
 bool responses_past_needs(struct responses_past *p, struct str body)

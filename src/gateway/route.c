@@ -8,9 +8,9 @@
 
 #include "gateway/network.h"
 
-#include "base/id.h"
 #include "gateway/documents.h"
 #include "gateway/idempotency.h"
+#include "gateway/tenants.h"
 #include "gateway/metrics.h"
 #include "gateway/upload.h"
 #include "json/json.h"
@@ -155,6 +155,15 @@ static const struct route_entry routes[] = {
         {"GET", "/files/{}", documents_get, NO_BODY, NULL, false},
         {"DELETE", "/files/{}", documents_delete, NO_BODY, NULL, false},
         {"GET", "/files/{}/content", documents_content, NO_BODY, NULL, false},
+        {"POST", "/keys", tenants_key_create, 65536, NULL, true},
+        {"GET", "/keys", tenants_key_list, NO_BODY, NULL, true},
+        {"GET", "/keys/{}", tenants_key_get, NO_BODY, NULL, true},
+        {"DELETE", "/keys/{}", tenants_key_revoke, NO_BODY, NULL, true},
+        {"GET", "/key", tenants_key_own, NO_BODY, NULL, false},
+        {"GET", "/workspaces", tenants_workspace_list, NO_BODY, NULL, true},
+        {"POST", "/workspaces", tenants_workspace_create, 65536, NULL, true},
+        {"GET", "/workspaces/{}", tenants_workspace_get, NO_BODY, NULL, true},
+        {"PATCH", "/workspaces/{}", tenants_workspace_change, 65536, NULL, true},
         {NULL, NULL, NULL, 0, NULL, false},
 };
 
@@ -273,44 +282,54 @@ static void allow_header(struct http_exchange *x)
 
 /* ---- keys ---- */
 
-static const struct config_key *key_find(const struct gateway *g, struct str text)
-{
-	uint8_t hash[32];
-
-	if (text.n == 0 || text.n > 512)
-		return NULL;
-	id_sha256(text, hash);
-	for (size_t i = 0; i < g->config->n_keys; i++) {
-		struct str a = {(const char *)hash, 32};
-		struct str b = {(const char *)g->config->keys[i].hash, 32};
-
-		if (str_eq_secret(a, b))
-			return &g->config->keys[i];
-	}
-	return NULL;
-}
-
-static const struct config_key *authenticate(struct gateway *g, struct http_exchange *x)
+/* What the request says as its key. */
+static const struct config_key *named_key(struct gateway *g, struct http_exchange *x)
 {
 	struct str h = http_request_header(x, "authorization");
 
 	if (h.n > 7 && str_ieq((struct str){h.p, 7}, STR("bearer ")))
-		return key_find(g, str_trim((struct str){h.p + 7, h.n - 7}));
+		return keys_find(g, str_trim((struct str){h.p + 7, h.n - 7}));
 	h = http_request_header(x, "x-api-key");
 	if (h.p != NULL)
-		return key_find(g, h);
+		return keys_find(g, h);
 	h = http_request_header(x, "x-goog-api-key");
 	if (h.p != NULL)
-		return key_find(g, h);
+		return keys_find(g, h);
 	struct buf q = BUF_INIT(1024);
 	const struct config_key *k = NULL;
 
 	if (http_query_get(http_request_query(x), "key", &q))
-		k = key_find(g, (struct str){q.data, q.len});
+		k = keys_find(g, (struct str){q.data, q.len});
 	if (q.data != NULL)
 		mem_wipe(q.data, q.len);
 	buf_free(&q);
 	return k;
+}
+
+/* The key that the request may use; NULL: none, and why. e may be NULL. */
+static const struct config_key *authenticate(
+        struct gateway *g, struct http_exchange *x, struct error *e)
+{
+	const struct config_key *key = named_key(g, x);
+
+	if (key != NULL && !keys_expired(key))
+		return key;
+	if (key != NULL)
+		error_set(e, ERR_AUTH, "This API key has expired.");
+	else
+		error_set(e, ERR_AUTH,
+		        "No valid API key was given. Send it as `Authorization: Bearer KEY`, "
+		        "`x-api-key` or `x-goog-api-key`. A server without `keys` in its "
+		        "configuration has one in the file `key` of its data folder.");
+	if (e != NULL)
+		str_copy(e->type, sizeof(e->type), STR("invalid_api_key"));
+	return NULL;
+}
+
+static void respond_no_key(struct request *r, const struct error *e)
+{
+	http_response_header(r->x, "WWW-Authenticate", "Bearer");
+	respond_error(r->x, r->under_v1, e);
 }
 
 /* ---- answers ---- */
@@ -322,7 +341,7 @@ static void respond_health(struct gateway *g, struct http_exchange *x)
 	bool locked = str_is(http_request_path(x), "/metrics") && health_needs_key(x);
 
 	if (locked)
-		key = authenticate(g, x);
+		key = authenticate(g, x, NULL);
 	health_answer(g, x, !locked || (key != NULL && key->admin));
 }
 
@@ -399,16 +418,11 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 		respond_error(x, under_v1, &e);
 		return 0;
 	}
-	struct request r = {.g = g, .x = x, .under_v1 = under_v1, .key = authenticate(g, x)};
+	struct request r = {.g = g, .x = x, .under_v1 = under_v1};
 
+	r.key = authenticate(g, x, &e);
 	if (r.key == NULL) {
-		error_set(&e, ERR_AUTH,
-		        "No valid API key was given. Send it as `Authorization: Bearer KEY`, "
-		        "`x-api-key` or `x-goog-api-key`. A server without `keys` in its "
-		        "configuration has one in the file `key` of its data folder.");
-		str_copy(e.type, sizeof(e.type), STR("invalid_api_key"));
-		http_response_header(x, "WWW-Authenticate", "Bearer");
-		respond_error(x, under_v1, &e);
+		respond_no_key(&r, &e);
 		return 0;
 	}
 	if (route->admin && !r.key->admin) {
@@ -436,14 +450,26 @@ static void on_request(void *ctx, struct http_exchange *x)
 {
 	struct request r = {.g = ctx, .x = x};
 	bool other;
+	struct error e;
 	const struct route_entry *route = route_find(x, r.params, &other);
 
 	if (health_is_path(http_request_path(x)))
 		return; /* its answer is on the way */
 	r.under_v1 = str_starts(http_request_path(x), "/v1/");
-	r.key = authenticate(r.g, x);
-	if (route == NULL || r.key == NULL)
-		BUG("a request passed on_head and has no route or key");
+	if (route == NULL)
+		BUG("a request passed on_head and has no route");
+	r.key = authenticate(r.g, x, &e);
+	if (r.key == NULL) { /* revoked, or expired, while its body came */
+		respond_no_key(&r, &e);
+		return;
+	}
+	if (route->admin && http_request_header(x, "idempotency-key").p != NULL) {
+		/* An answer that is kept would be a key that is kept. */
+		error_param(&e, ERR_UNSUPPORTED, "Idempotency-Key",
+		        "This path takes no Idempotency-Key: its answers are not kept.");
+		respond_error(x, r.under_v1, &e);
+		return;
+	}
 	if (!idempotency_take(&r, route->handle))
 		route->handle(&r);
 }

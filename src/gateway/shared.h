@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "gateway/circuit.h"
+#include "gateway/key_limits.h"
+#include "gateway/keys.h"
 #include "gateway/metrics.h"
 
 enum { SHARED_CIRCUITS = 1024 }; /* by the provider's place in the configuration */
@@ -15,6 +17,8 @@ enum { SHARED_CIRCUITS = 1024 }; /* by the provider's place in the configuration
 struct shared {
 	struct circuit circuits[SHARED_CIRCUITS];
 	struct metrics_shared metrics;
+	struct keys_shared keys;
+	struct key_limits key_limits;
 };
 
 /* fd: of GATEWAY_SHARED_SIZE bytes, all zero at first; -1: memory of our own. Stays mapped; NULL:

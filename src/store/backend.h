@@ -40,6 +40,18 @@ struct store_backend {
 	int (*call_id_get)(struct store *s, const struct store_scope *scope, struct str hash,
 	        int64_t now_ms, char **ret, size_t *ret_len, struct error *err);
 	int (*call_ids_expire)(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+	int (*key_create)(struct store *s, const struct store_key *k, struct error *err);
+	int (*key_revoke)(struct store *s, struct str account, struct str hash, int64_t now_ms,
+	        struct error *err);
+	int (*key_list)(struct store *s, struct str account, struct store_key **ret, size_t *ret_n,
+	        struct error *err);
+	int (*keys_expire)(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
+	int (*key_spent)(struct store *s, struct str hash, const int64_t *from_days, size_t n,
+	        int64_t *ret, struct error *err);
+	int (*workspace_put)(
+	        struct store *s, const struct store_workspace *w, bool fresh, struct error *err);
+	int (*workspace_list)(struct store *s, struct str account, struct store_workspace **ret,
+	        size_t *ret_n, struct error *err);
 	int (*keeper_take)(struct store *s, struct str node, struct str holder, int64_t now_ms,
 	        int64_t lease_ms, bool *ret_held, struct error *err);
 	int (*keeper_drop)(struct store *s, struct str node, struct str holder, struct error *err);

@@ -635,6 +635,8 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->guardrails[i]);
 	for (size_t i = 0; i < SQLITE_HIT_STATEMENTS; i++)
 		sqlite3_finalize(q->hits[i]);
+	for (size_t i = 0; i < SQLITE_KEY_STATEMENTS; i++)
+		sqlite3_finalize(q->keys[i]);
 	q->checkpoint = sqlite_checkpoint_free(q->checkpoint);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
@@ -774,6 +776,13 @@ static const struct store_backend backend = {
         .call_ids_put = call_ids_put,
         .call_id_get = call_id_get,
         .call_ids_expire = call_ids_expire,
+        .key_create = sqlite_keys_create,
+        .key_revoke = sqlite_keys_revoke,
+        .key_list = sqlite_keys_list,
+        .keys_expire = sqlite_keys_expire,
+        .key_spent = sqlite_keys_spent,
+        .workspace_put = sqlite_keys_workspace_put,
+        .workspace_list = sqlite_keys_workspace_list,
         .keeper_take = keeper_take,
         .keeper_drop = keeper_drop,
         .document_create = sqlite_documents_create,

@@ -20,6 +20,7 @@
 #define SQLITE_BROADCAST_STATEMENTS   16
 #define SQLITE_GUARDRAIL_STATEMENTS   28
 #define SQLITE_HIT_STATEMENTS         4
+#define SQLITE_KEY_STATEMENTS         12
 
 struct sqlite_checkpoint;
 
@@ -37,6 +38,7 @@ struct sqlite {
 	sqlite3_stmt *broadcast[SQLITE_BROADCAST_STATEMENTS];     /* and sqlite_broadcast.c */
 	sqlite3_stmt *guardrails[SQLITE_GUARDRAIL_STATEMENTS];    /* and sqlite_guardrails.c */
 	sqlite3_stmt *hits[SQLITE_HIT_STATEMENTS];                /* and sqlite_hits.c */
+	sqlite3_stmt *keys[SQLITE_KEY_STATEMENTS];                /* and sqlite_keys.c */
 };
 
 struct sqlite *sqlite_lock(struct store *s);
@@ -128,6 +130,21 @@ int sqlite_idempotency_cut(
         struct store *s, const struct store_scope *scope, const uint8_t key[32], struct error *err);
 int sqlite_idempotency_recover(struct store *s, struct str holder, struct error *err);
 int sqlite_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
+
+/* ---- sqlite_keys.c ---- */
+
+int sqlite_keys_create(struct store *s, const struct store_key *k, struct error *err);
+int sqlite_keys_revoke(
+        struct store *s, struct str account, struct str hash, int64_t now_ms, struct error *err);
+int sqlite_keys_list(struct store *s, struct str account, struct store_key **ret, size_t *ret_n,
+        struct error *err);
+int sqlite_keys_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
+int sqlite_keys_spent(struct store *s, struct str hash, const int64_t *from_days, size_t n,
+        int64_t *ret, struct error *err);
+int sqlite_keys_workspace_put(
+        struct store *s, const struct store_workspace *w, bool fresh, struct error *err);
+int sqlite_keys_workspace_list(struct store *s, struct str account, struct store_workspace **ret,
+        size_t *ret_n, struct error *err);
 
 /* ---- sqlite_records.c ---- */
 

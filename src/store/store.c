@@ -879,3 +879,66 @@ int store_hit_mark(struct store *s, const struct store_scope *scope, struct str 
 
 	return r < 0 ? r : s->backend->hit_mark(s, scope, id, number, wrong, ret, err);
 }
+
+/* ---- keys and workspaces ---- */
+
+static int check_key_hash(struct str hash, struct error *err)
+{
+	if (hash.n != STORE_KEY_HASH || !str_in_set(hash, "0123456789abcdef"))
+		return error_set(err, ERR_INVALID, "a key's hash has %d hex digits", STORE_KEY_HASH);
+	return 0;
+}
+
+int store_key_create(struct store *s, const struct store_key *k, struct error *err)
+{
+	const struct store_scope scope = {str_of(k->account), str_of(k->workspace)};
+	int r = check_scope(&scope, err);
+
+	if (r == 0)
+		r = check_key_hash(str_of(k->hash), err);
+	if (r == 0)
+		r = check_text(str_of(k->name), STORE_KEY_NAME_MAX, "name", err);
+	return r < 0 ? r : s->backend->key_create(s, k, err);
+}
+
+int store_key_revoke(
+        struct store *s, struct str account, struct str hash, int64_t now_ms, struct error *err)
+{
+	int r = check_key_hash(hash, err);
+
+	return r < 0 ? r : s->backend->key_revoke(s, account, hash, now_ms, err);
+}
+
+int store_key_list(struct store *s, struct str account, struct store_key **ret, size_t *ret_n,
+        struct error *err)
+{
+	return s->backend->key_list(s, account, ret, ret_n, err);
+}
+
+int store_keys_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err)
+{
+	return s->backend->keys_expire(s, before_ms, limit, err);
+}
+
+int store_key_spent(struct store *s, struct str hash, const int64_t *from_days, size_t n,
+        int64_t *ret, struct error *err)
+{
+	int r = check_key_hash(hash, err);
+
+	return r < 0 ? r : s->backend->key_spent(s, hash, from_days, n, ret, err);
+}
+
+int store_workspace_put(
+        struct store *s, const struct store_workspace *w, bool fresh, struct error *err)
+{
+	const struct store_scope scope = {str_of(w->account), str_of(w->name)};
+	int r = check_scope(&scope, err);
+
+	return r < 0 ? r : s->backend->workspace_put(s, w, fresh, err);
+}
+
+int store_workspace_list(struct store *s, struct str account, struct store_workspace **ret,
+        size_t *ret_n, struct error *err)
+{
+	return s->backend->workspace_list(s, account, ret, ret_n, err);
+}

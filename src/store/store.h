@@ -469,6 +469,52 @@ struct store_outbox_count {
 };
 int store_outbox_counts(
         struct store *s, struct store_outbox_count **ret, size_t *ret_n, struct error *err);
+/* ---- keys and workspaces ---- */
+
+#define STORE_KEYS_MAX       10000 /* of all accounts together, with those that were revoked of late */
+#define STORE_WORKSPACES_MAX 10000
+#define STORE_KEY_NAME_MAX   100
+#define STORE_KEY_HASH       64 /* hex digits */
+
+struct store_key {
+	char hash[STORE_KEY_HASH + 1]; /* of SHA-256 */
+	char account[65], workspace[65], name[STORE_KEY_NAME_MAX + 1];
+	bool admin;
+	int64_t created_ms, expires_ms, revoked_ms;   /* 0: never */
+	uint32_t requests_per_minute, containers;     /* 0: no limit */
+	bool has_limit;
+	int64_t limit; /* 10^-12 dollars */
+	uint32_t limit_reset, disabled_tools; /* numbers of the caller's, which it must not change */
+};
+/* -ERR_CONFLICT where there is one of that hash; -ERR_RATE where there are too many. */
+int store_key_create(struct store *s, const struct store_key *k, struct error *err);
+/* 0 or -ERR_NOT_FOUND. One that was revoked before stays as it was. */
+int store_key_revoke(
+        struct store *s, struct str account, struct str hash, int64_t now_ms, struct error *err);
+/* Those of an account, revoked ones too, the newest first; account {NULL,0}: all that are in force.
+ * free() *ret. */
+int store_key_list(struct store *s, struct str account, struct store_key **ret, size_t *ret_n,
+        struct error *err);
+/* For the keeper: removes at most `limit` that were revoked before before_ms. How many. */
+int store_keys_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
+
+/* What a key's settled requests came to, in 10^-12 dollars: of those that began on these days or
+ * later (days since 1970, UTC). Any key, of the store or not. */
+int store_key_spent(struct store *s, struct str hash, const int64_t *from_days, size_t n,
+        int64_t *ret, struct error *err);
+
+struct store_workspace {
+	char account[65], name[65];
+	int64_t created_ms;
+	bool store_content;
+};
+/* Makes or changes the row; it keeps its time of making. fresh: -ERR_CONFLICT where there is one.
+ * -ERR_RATE where there are too many. */
+int store_workspace_put(
+        struct store *s, const struct store_workspace *w, bool fresh, struct error *err);
+/* Those of an account, by name; account {NULL,0}: all. free() *ret. */
+int store_workspace_list(struct store *s, struct str account, struct store_workspace **ret,
+        size_t *ret_n, struct error *err);
 
 /* ---- the node's keeper ---- */
 

@@ -50,12 +50,45 @@ static void iso8601(void **state)
 	}
 }
 
+static void iso8601_is_read(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t ms; /* INT64_MIN: it is none */
+	} cases[] = {
+	        {"1970-01-01T00:00:00.001Z", 1},
+	        {"1970-01-01T00:00:00Z", 0},
+	        {"2026-11-29T18:00:05.123Z", 1795975205123},
+	        {"2026-11-29T18:00:05.1239999Z", 1795975205123},
+	        {"2026-11-29T20:30:05.1+02:30", 1795975205100},
+	        {"2026-11-29T13:00:05-05:00", 1795975205000},
+	        {"2000-02-29", 951782400000},
+	        {"2026-11-29T18:00:05", INT64_MIN},
+	        {"2026-11-29 18:00:05Z", INT64_MIN},
+	        {"2026-11-29T18:00:05Zulu", INT64_MIN},
+	        {"2026-11-29T18:00:05+0200", INT64_MIN},
+	        {"2026-11-29T18:00:05+99:00", INT64_MIN},
+	        {"2026-13-29", INT64_MIN},
+	        {"tomorrow", INT64_MIN},
+	        {"", INT64_MIN},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		int64_t ms = INT64_MIN;
+
+		assert_int_equal(clock_parse_iso8601(str_of(cases[i].text), &ms),
+		        cases[i].ms != INT64_MIN);
+		assert_true(ms == cases[i].ms);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(monotonic_advances),
 	        cmocka_unit_test(wall_is_the_time_of_day),
 	        cmocka_unit_test(iso8601),
+	        cmocka_unit_test(iso8601_is_read),
 	};
 
 	return UNIT_RUN(tests);

@@ -1,0 +1,693 @@
+/*
+ * Keys and workspaces over HTTP:
+ *
+ *     POST /keys                 makes one; it is shown in this answer and never again
+ *     GET /keys, /keys/{hash}    those of the account, revoked ones and brig.yaml's too
+ *     DELETE /keys/{hash}        revokes one
+ *     GET /key                   the asking key itself
+ *     GET|POST /workspaces, GET|PATCH /workspaces/{name}
+ *
+ * All is read and written on the pool. The answer to a change waits until every gateway of the node
+ * goes by it (keys.h).
+ */
+#include "gateway/tenants.h"
+
+#include "gateway/fields.h"
+#include "gateway/internal.h"
+
+#include "base/id.h"
+
+#include <stdlib.h>
+
+#define ANSWER_MAX ((size_t)64 << 20)
+#define KEY_PREFIX "brig-"
+#define KEY_RANDOM 40
+#define KEY_SIZE   (sizeof(KEY_PREFIX) + KEY_RANDOM)
+
+struct job {
+	struct gateway *g;
+	const struct config_key *key;
+	struct http_exchange *x; /* NULL: the client has gone */
+	struct owner owner;
+	bool under_v1;
+	void (*work)(struct job *j);
+	bool changes; /* keys or workspaces */
+	int status;   /* of a good answer */
+	char hash[STORE_KEY_HASH + 1]; /* of the path; or the asking key's */
+	struct store_key row;          /* to be made */
+	char text[KEY_SIZE];           /* the key; a secret */
+	struct store_workspace workspace;
+	bool has_store_content;
+	struct buf out;
+	int result;
+	struct error err;
+};
+
+/* ---- writing keys ---- */
+
+enum { SPENT_PERIOD, SPENT_DAY, SPENT_WEEK, SPENT_MONTH, SPENT_ALL, N_SPENT };
+
+static int spent_read(struct job *j, const struct store_key *k, int64_t spent[N_SPENT])
+{
+	int64_t now = clock_wall_ms();
+	const int64_t from[N_SPENT] = {
+	        [SPENT_PERIOD] = key_limits_first_day((enum config_reset)(k->limit_reset & 3), now),
+	        [SPENT_DAY] = key_limits_first_day(CONFIG_RESET_DAILY, now),
+	        [SPENT_WEEK] = key_limits_first_day(CONFIG_RESET_WEEKLY, now),
+	        [SPENT_MONTH] = key_limits_first_day(CONFIG_RESET_MONTHLY, now),
+	        [SPENT_ALL] = 0,
+	};
+
+	return store_key_spent(j->g->reader, str_of(k->hash), from, N_SPENT, spent, &j->err);
+}
+
+/* null for 0: never. */
+static void write_time(struct json_writer *w, const char *name, int64_t ms)
+{
+	char text[32];
+
+	clock_iso8601(ms, text);
+	jw_kcstr(w, name, ms != 0 ? text : NULL);
+}
+
+static void write_count(struct json_writer *w, const char *name, uint32_t n)
+{
+	if (n > 0)
+		jw_ki64(w, name, n);
+	else
+		jw_knull(w, name);
+}
+
+static void write_limits(struct json_writer *w, const struct store_key *k, int64_t spent)
+{
+	int64_t left = k->limit > spent ? k->limit - spent : 0;
+
+	write_count(w, "requests_per_minute", k->requests_per_minute);
+	write_count(w, "containers_at_once", k->containers);
+	if (k->has_limit) {
+		jw_kmoney(w, "limit", (struct money){k->limit});
+		jw_kmoney(w, "limit_remaining", (struct money){left});
+	} else {
+		jw_knull(w, "limit");
+		jw_knull(w, "limit_remaining");
+	}
+	jw_kcstr(w, "limit_reset", config_reset_name((enum config_reset)(k->limit_reset & 3)));
+	jw_key(w, "disabled_server_tools");
+	jw_array(w);
+	for (unsigned i = 0; i < CONFIG_TOOLS; i++)
+		if (k->disabled_tools & (1u << i))
+			jw_cstr(w, config_tool_name((enum config_tool)i));
+	jw_end(w);
+}
+
+/* of_config: it stands in brig.yaml, or is the data folder's first. */
+static int write_key(struct json_writer *w, struct job *j, const struct store_key *k, bool of_config)
+{
+	int64_t spent[N_SPENT] = {0};
+
+	if (spent_read(j, k, spent) < 0)
+		return -(int)j->err.code;
+	jw_object(w);
+	jw_kcstr(w, "hash", k->hash);
+	jw_kcstr(w, "name", k->name[0] != 0 ? k->name : NULL);
+	jw_kcstr(w, "account", k->account);
+	jw_kcstr(w, "workspace", k->workspace);
+	jw_kbool(w, "admin", k->admin);
+	jw_kbool(w, "read_only", of_config);
+	write_time(w, "created_at", k->created_ms);
+	write_time(w, "expires_at", k->expires_ms);
+	jw_kbool(w, "revoked", k->revoked_ms != 0);
+	write_time(w, "revoked_at", k->revoked_ms);
+	write_limits(w, k, spent[SPENT_PERIOD]);
+	jw_kmoney(w, "usage", (struct money){spent[SPENT_ALL]});
+	jw_kmoney(w, "usage_daily", (struct money){spent[SPENT_DAY]});
+	jw_kmoney(w, "usage_weekly", (struct money){spent[SPENT_WEEK]});
+	jw_kmoney(w, "usage_monthly", (struct money){spent[SPENT_MONTH]});
+	jw_end(w);
+	return 0;
+}
+
+static struct store_key row_of(const struct config_key *key)
+{
+	struct store_key k = {
+	        .admin = key->admin,
+	        .expires_ms = key->expires_ms,
+	        .requests_per_minute = key->requests_per_minute,
+	        .containers = key->containers,
+	        .has_limit = key->has_limit,
+	        .limit = key->limit.pico,
+	        .limit_reset = key->limit_reset,
+	        .disabled_tools = key->disabled_tools,
+	};
+
+	id_hex(key->hash, sizeof(key->hash), k.hash);
+	str_copy(k.account, sizeof(k.account), str_of(key->account));
+	str_copy(k.workspace, sizeof(k.workspace), str_of(key->workspace));
+	str_copy(k.name, sizeof(k.name), str_of(key->name));
+	return k;
+}
+
+/* ---- keys, on the pool ---- */
+
+static void list_begin(struct json_writer *w, struct job *j)
+{
+	jw_init(w, &j->out);
+	jw_object(w);
+	jw_kcstr(w, "object", "list");
+	jw_key(w, "data");
+	jw_array(w);
+}
+
+static void list_end(struct json_writer *w)
+{
+	jw_end(w);
+	jw_end(w);
+}
+
+/* Calls fn for each key of the account, those of the store first, until it gives something else
+ * than 0. */
+typedef int (*key_fn)(void *ctx, struct job *j, const struct store_key *k, bool of_config);
+static int each_key(struct job *j, key_fn fn, void *ctx)
+{
+	struct store_key *rows = NULL;
+	size_t n = 0;
+	int r = store_key_list(j->g->reader, str_of(j->key->account), &rows, &n, &j->err);
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = fn(ctx, j, &rows[i], false);
+	free(rows);
+	for (size_t i = 0; i < j->g->config->n_keys && r == 0; i++) {
+		struct store_key k = row_of(&j->g->config->keys[i]);
+
+		if (strcmp(k.account, j->key->account) == 0)
+			r = fn(ctx, j, &k, true);
+	}
+	return r;
+}
+
+static int list_one(void *ctx, struct job *j, const struct store_key *k, bool of_config)
+{
+	return write_key(ctx, j, k, of_config);
+}
+
+static void list_work(struct job *j)
+{
+	struct json_writer w;
+
+	list_begin(&w, j);
+	j->result = each_key(j, list_one, &w);
+	list_end(&w);
+}
+
+/* 1: it was this one. */
+static int get_one(void *ctx, struct job *j, const struct store_key *k, bool of_config)
+{
+	int r;
+
+	if (strcmp(k->hash, j->hash) != 0)
+		return 0;
+	jw_key(ctx, "data");
+	r = write_key(ctx, j, k, of_config);
+	if (r < 0)
+		jw_null(ctx);
+	return r < 0 ? r : 1;
+}
+
+static void get_work(struct job *j)
+{
+	struct json_writer w;
+	int r;
+
+	jw_init(&w, &j->out);
+	jw_object(&w);
+	r = each_key(j, get_one, &w);
+	jw_end(&w);
+	j->result = r > 0    ? 0
+	            : r == 0 ? error_set(&j->err, ERR_NOT_FOUND, "There is no key of this hash.")
+	                     : r;
+}
+
+static void create_work(struct job *j)
+{
+	struct json_writer w;
+
+	j->result = store_key_create(j->g->store, &j->row, &j->err);
+	if (j->result < 0)
+		return;
+	jw_init(&w, &j->out);
+	jw_object(&w);
+	jw_kcstr(&w, "key", j->text);
+	jw_kcstr(&w, "hash", j->row.hash);
+	jw_key(&w, "data");
+	j->result = write_key(&w, j, &j->row, false);
+	if (j->result < 0)
+		jw_null(&w);
+	jw_end(&w);
+}
+
+static int refuse_config(void *ctx, struct job *j, const struct store_key *k, bool of_config)
+{
+	if (!of_config || strcmp(k->hash, j->hash) != 0)
+		return 0;
+	return error_set(&j->err, ERR_PERMISSION,
+	        "This key is not in the store: it goes when it is taken out of brig.yaml, or of the "
+	        "data folder.");
+}
+
+static void revoke_work(struct job *j)
+{
+	struct json_writer w;
+
+	j->result = each_key(j, refuse_config, NULL);
+	if (j->result == 0)
+		j->result = store_key_revoke(j->g->store, str_of(j->key->account), str_of(j->hash),
+		        clock_wall_ms(), &j->err);
+	if (j->result == -ERR_INVALID)
+		j->result = error_set(&j->err, ERR_NOT_FOUND, "There is no key of this hash.");
+	jw_init(&w, &j->out);
+	jw_object(&w);
+	jw_kcstr(&w, "hash", j->hash);
+	jw_kbool(&w, "revoked", true);
+	jw_kbool(&w, "deleted", true);
+	jw_end(&w);
+}
+
+/* ---- workspaces, on the pool ---- */
+
+struct workspaces {
+	struct store_workspace *list;
+	size_t n, cap;
+};
+
+static struct store_workspace *workspace_find(struct workspaces *all, const char *name)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (strcmp(all->list[i].name, name) == 0)
+			return &all->list[i];
+	return NULL;
+}
+
+/* A workspace that a key names is there, whether anything was set for it or not. */
+static int workspace_of_key(void *ctx, struct job *j, const struct store_key *k, bool of_config)
+{
+	struct workspaces *all = ctx;
+	struct store_workspace *w;
+
+	if (workspace_find(all, k->workspace) != NULL)
+		return 0;
+	mem_grow(&all->list, &all->cap, all->n, sizeof(*all->list));
+	w = &all->list[all->n++];
+	w->store_content = true;
+	str_copy(w->account, sizeof(w->account), str_of(k->account));
+	str_copy(w->name, sizeof(w->name), str_of(k->workspace));
+	return 0;
+}
+
+static int workspaces_read(struct job *j, struct workspaces *all)
+{
+	int r = store_workspace_list(
+	        j->g->reader, str_of(j->key->account), &all->list, &all->n, &j->err);
+
+	all->cap = all->n;
+	return r < 0 ? r : each_key(j, workspace_of_key, all);
+}
+
+static void write_workspace(struct json_writer *w, const struct store_workspace *s)
+{
+	jw_object(w);
+	jw_kcstr(w, "name", s->name);
+	jw_kcstr(w, "account", s->account);
+	jw_kbool(w, "store_content", s->store_content);
+	write_time(w, "created_at", s->created_ms);
+	jw_end(w);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct store_workspace *)a)->name,
+	        ((const struct store_workspace *)b)->name);
+}
+
+static void workspace_list_work(struct job *j)
+{
+	struct workspaces all = {.n = 0};
+	struct json_writer w;
+
+	j->result = workspaces_read(j, &all);
+	if (all.n > 1)
+		qsort(all.list, all.n, sizeof(*all.list), by_name);
+	list_begin(&w, j);
+	for (size_t i = 0; i < all.n; i++)
+		write_workspace(&w, &all.list[i]);
+	list_end(&w);
+	free(all.list);
+}
+
+static void workspace_answer(struct job *j, const struct store_workspace *s)
+{
+	struct json_writer w;
+
+	jw_init(&w, &j->out);
+	jw_object(&w);
+	jw_key(&w, "data");
+	write_workspace(&w, s);
+	jw_end(&w);
+}
+
+/* The one of the path; changed, where the body says something. */
+static void workspace_get_work(struct job *j)
+{
+	struct workspaces all = {.n = 0};
+	struct store_workspace *s;
+
+	j->result = workspaces_read(j, &all);
+	s = j->result < 0 ? NULL : workspace_find(&all, j->workspace.name);
+	if (j->result == 0 && s == NULL)
+		j->result = error_set(&j->err, ERR_NOT_FOUND,
+		        "There is no workspace of this name: no key has it, and none was made.");
+	if (s != NULL && j->has_store_content) {
+		s->store_content = j->workspace.store_content;
+		if (s->created_ms == 0)
+			s->created_ms = clock_wall_ms();
+		j->result = store_workspace_put(j->g->store, s, false, &j->err);
+	}
+	if (s != NULL)
+		workspace_answer(j, s);
+	free(all.list);
+}
+
+static void workspace_create_work(struct job *j)
+{
+	j->workspace.created_ms = clock_wall_ms();
+	str_copy(j->workspace.account, sizeof(j->workspace.account), str_of(j->key->account));
+	j->result = store_workspace_put(j->g->store, &j->workspace, true, &j->err);
+	workspace_answer(j, &j->workspace);
+}
+
+/* ---- asking and answering ---- */
+
+static void on_gone(void *self, enum http_gone why)
+{
+	((struct job *)self)->x = NULL;
+}
+
+static struct job *job_new(struct request *r, void (*work)(struct job *j))
+{
+	struct job *j = mem_alloc(sizeof(*j));
+
+	*j = (struct job){.g = r->g, .key = r->key, .x = r->x, .under_v1 = r->under_v1};
+	j->work = work;
+	j->status = 200;
+	j->owner = (struct owner){NULL, on_gone, j};
+	buf_init(&j->out, ANSWER_MAX);
+	return j;
+}
+
+static void job_free(struct job *j)
+{
+	mem_wipe(j->text, sizeof(j->text));
+	if (j->out.data != NULL)
+		mem_wipe(j->out.data, j->out.len);
+	buf_free(&j->out);
+	free(j);
+}
+
+static void job_answer(void *arg)
+{
+	struct job *j = arg;
+
+	if (j->x != NULL) {
+		http_exchange_set_data(j->x, NULL);
+		if (j->result < 0)
+			respond_error(j->x, j->under_v1, &j->err);
+		else
+			respond_json(j->x, j->status, &j->out);
+	}
+	job_free(j);
+}
+
+static void job_work(void *arg)
+{
+	struct job *j = arg;
+
+	j->work(j);
+	if (j->result == 0 && buf_error(&j->out) < 0)
+		j->result = error_set(&j->err, ERR_TOO_LARGE, "The answer would be too large.");
+}
+
+static void job_done(void *arg)
+{
+	struct job *j = arg;
+
+	if (j->changes && j->result == 0)
+		keys_changed(j->g, job_answer, j);
+	else
+		job_answer(j);
+}
+
+static void job_refuse(struct job *j, const struct error *e)
+{
+	respond_error(j->x, j->under_v1, e);
+	job_free(j);
+}
+
+static void job_go(struct job *j)
+{
+	struct error e;
+
+	http_exchange_set_data(j->x, &j->owner);
+	if (pool_run(j->g->pool, job_work, job_done, j))
+		return;
+	http_exchange_set_data(j->x, NULL);
+	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+	e.retry_after_ms = 1000;
+	job_refuse(j, &e);
+}
+
+/* ---- reading a key that is to be made ---- */
+
+static void read_scope(struct fields *f, const char *name, char out[CONFIG_SCOPE_MAX + 1])
+{
+	struct str s = {NULL, 0};
+
+	fields_str(f, name, CONFIG_SCOPE_MAX, &s);
+	if (s.p == NULL || f->failed)
+		return;
+	if (!str_in_set(s, CONFIG_SCOPE_CHARS))
+		fields_fail(f, name, "%s is 1 to %d of [A-Za-z0-9_-].", name, CONFIG_SCOPE_MAX);
+	else
+		str_copy(out, CONFIG_SCOPE_MAX + 1, s);
+}
+
+static void read_name(struct fields *f, struct store_key *k)
+{
+	struct str s = {NULL, 0};
+
+	fields_str(f, "name", STORE_KEY_NAME_MAX, &s);
+	for (size_t i = 0; i < s.n; i++)
+		if ((unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f)
+			fields_fail(f, "name", "name must not hold control characters.");
+	if (s.n == 0)
+		fields_fail(f, "name", "A key needs a name, of 1 to %d bytes.", STORE_KEY_NAME_MAX);
+	if (!f->failed)
+		str_copy(k->name, sizeof(k->name), s);
+}
+
+/* Dollars as a number, exactly as it is written, or as a string. */
+static void read_limit(struct fields *f, struct store_key *k)
+{
+	const struct json *limit = json_get(f->root, "limit");
+	struct str reset = {NULL, 0};
+	struct money m;
+	enum config_reset which;
+
+	fields_str(f, "limit_reset", 16, &reset);
+	if (reset.p != NULL && !config_reset_find(reset, &which))
+		fields_fail(f, "limit_reset", "limit_reset is daily, weekly, monthly or null.");
+	else if (reset.p != NULL && json_absent(limit))
+		fields_fail(f, "limit_reset", "limit_reset is given without limit.");
+	else if (reset.p != NULL)
+		k->limit_reset = which;
+	if (json_absent(limit))
+		return;
+	if ((!json_is(limit, JSON_NUMBER) && !json_is(limit, JSON_STRING)) ||
+	        !money_parse(json_is(limit, JSON_STRING) ? json_str(limit) : json_raw(limit), &m))
+		fields_fail(f, "limit", "limit is dollars, such as 25 or 0.5.");
+	else
+		k->limit = m.pico;
+	k->has_limit = true;
+}
+
+static void read_expiry(struct fields *f, struct store_key *k)
+{
+	struct str s = {NULL, 0};
+
+	fields_str(f, "expires_at", 40, &s);
+	if (s.p == NULL)
+		return;
+	if (!clock_parse_iso8601(s, &k->expires_ms) || k->expires_ms == 0)
+		fields_fail(f, "expires_at", "expires_at is a time such as 2027-01-31T18:00:00Z.");
+	else if (k->expires_ms <= clock_wall_ms())
+		fields_fail(f, "expires_at", "expires_at has passed.");
+}
+
+static void read_tools(struct fields *f, struct store_key *k)
+{
+	const struct json *list = fields_strings(f, "disabled_server_tools", 64);
+	enum config_tool tool;
+
+	for (const struct json *v = json_first(list); v != NULL; v = json_next(v)) {
+		if (config_tool_find(json_str(v), &tool))
+			k->disabled_tools |= 1u << tool;
+		else
+			fields_fail(f, "disabled_server_tools",
+			        "disabled_server_tools may name shell, bash and exec.");
+	}
+}
+
+static void read_count(struct fields *f, const char *name, uint64_t most, uint32_t *ret)
+{
+	uint64_t n = 0;
+
+	fields_u64(f, name, 1, most, &n);
+	*ret = (uint32_t)n;
+}
+
+static void create_from(struct request *r, struct fields *f)
+{
+	struct job *j = job_new(r, create_work);
+	struct store_key *k = &j->row;
+	uint8_t hash[32];
+
+	j->changes = true;
+	j->status = 201;
+	str_copy(k->account, sizeof(k->account), str_of(r->key->account));
+	str_copy(k->workspace, sizeof(k->workspace), str_of(r->key->workspace));
+	read_name(f, k);
+	read_scope(f, "workspace", k->workspace);
+	fields_bool(f, "admin", &k->admin);
+	read_count(f, "requests_per_minute", CONFIG_RATE_MAX, &k->requests_per_minute);
+	read_count(f, "containers_at_once", CONFIG_AT_ONCE_MAX, &k->containers);
+	read_limit(f, k);
+	read_expiry(f, k);
+	read_tools(f, k);
+	if (f->failed) {
+		job_refuse(j, &f->error);
+		return;
+	}
+	id_make(j->text, sizeof(j->text), KEY_PREFIX, KEY_RANDOM);
+	id_sha256(str_of(j->text), hash);
+	id_hex(hash, sizeof(hash), k->hash);
+	k->created_ms = clock_wall_ms();
+	job_go(j);
+}
+
+void tenants_key_create(struct request *r)
+{
+	static const char *const allowed[] = {"name", "workspace", "admin", "requests_per_minute",
+	        "containers_at_once", "limit", "limit_reset", "expires_at", "disabled_server_tools",
+	        NULL};
+
+	request_fields(r, allowed, create_from);
+}
+
+void tenants_key_list(struct request *r)
+{
+	job_go(job_new(r, list_work));
+}
+
+static struct job *by_hash(struct request *r, void (*work)(struct job *j))
+{
+	struct job *j = job_new(r, work);
+
+	/* What is longer is no hash, and its beginning is none. */
+	if (r->params[0].n == STORE_KEY_HASH)
+		str_copy(j->hash, sizeof(j->hash), r->params[0]);
+	return j;
+}
+
+void tenants_key_get(struct request *r)
+{
+	job_go(by_hash(r, get_work));
+}
+
+void tenants_key_revoke(struct request *r)
+{
+	struct job *j = by_hash(r, revoke_work);
+
+	j->changes = true;
+	job_go(j);
+}
+
+void tenants_key_own(struct request *r)
+{
+	struct job *j = job_new(r, get_work);
+
+	id_hex(r->key->hash, sizeof(r->key->hash), j->hash);
+	job_go(j);
+}
+
+/* ---- workspaces, asked ---- */
+
+void tenants_workspace_list(struct request *r)
+{
+	job_go(job_new(r, workspace_list_work));
+}
+
+static struct job *by_workspace(struct request *r)
+{
+	struct job *j = job_new(r, workspace_get_work);
+
+	if (r->params[0].n <= CONFIG_SCOPE_MAX)
+		str_copy(j->workspace.name, sizeof(j->workspace.name), r->params[0]);
+	return j;
+}
+
+void tenants_workspace_get(struct request *r)
+{
+	job_go(by_workspace(r));
+}
+
+static void workspace_create_from(struct request *r, struct fields *f)
+{
+	struct job *j = job_new(r, workspace_create_work);
+
+	j->changes = true;
+	j->status = 201;
+	j->workspace.store_content = true;
+	read_scope(f, "name", j->workspace.name);
+	if (j->workspace.name[0] == 0)
+		fields_fail(f, "name", "A workspace needs a name.");
+	fields_bool(f, "store_content", &j->workspace.store_content);
+	if (f->failed)
+		job_refuse(j, &f->error);
+	else
+		job_go(j);
+}
+
+void tenants_workspace_create(struct request *r)
+{
+	static const char *const allowed[] = {"name", "store_content", NULL};
+
+	request_fields(r, allowed, workspace_create_from);
+}
+
+static void workspace_change_from(struct request *r, struct fields *f)
+{
+	struct job *j = by_workspace(r);
+
+	j->changes = true;
+	j->has_store_content = !json_absent(json_get(f->root, "store_content"));
+	fields_bool(f, "store_content", &j->workspace.store_content);
+	if (f->failed)
+		job_refuse(j, &f->error);
+	else
+		job_go(j);
+}
+
+void tenants_workspace_change(struct request *r)
+{
+	static const char *const allowed[] = {"store_content", NULL};
+
+	request_fields(r, allowed, workspace_change_from);
+}
