@@ -156,8 +156,7 @@ static void write_engine(struct json_writer *w, const char *id, const char *name
 	jw_kcstr(w, "executed_by", by);
 	jw_key(w, "data_regions");
 	jw_array(w);
-	if (!s->region)
-		jw_cstr(w, "global");
+	jw_cstr(w, s->region ? s->region : "global");
 	jw_end(w);
 	jw_kcstr(w, "byok", "none");
 	jw_kcstr(w, "default_mode", priced ? "second" : NULL);

@@ -80,6 +80,8 @@ static int parse_tool(
 	rc = param_need_str(&p->in, entry, path, "type", &t->type);
 	if (!rc)
 		rc = refuse_server_tool(p, path, t->type);
+	if (!rc && tools_executes_code(t->type))
+		rc = tools_check_region(&p->in, p->config, "This server", path, "type");
 	if (rc)
 		return rc;
 	if (!str_is(t->type, "function")) {

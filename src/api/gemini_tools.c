@@ -250,13 +250,19 @@ static int name_shell(struct gemini_parser *p)
 
 /* ---- Google's own ---- */
 
-static int add_native(struct gemini_parser *p, const struct json *element, const struct json *v)
+static int add_native(
+        struct gemini_parser *p, const struct json *element, const struct json *v, const char *path)
 {
 	struct buf text = BUF_INIT(json_raw(v).n + json_key_raw(v).n + 8);
 	struct tool_entry *t;
 	struct str type;
 	bool ok = true;
+	int rc = gemini_parse_is(json_key(v), "codeExecution")
+	                 ? tools_check_region(&p->in, p->config, "This server", path, NULL)
+	                 : 0;
 
+	if (rc)
+		return rc;
 	type = conversation_copy(p->conversation, json_key(v), &ok);
 	t = add(p, TOOL_NATIVE, type);
 	t->raw = json_raw(element);
@@ -298,7 +304,7 @@ static int parse_element(struct gemini_parser *p, const struct json *element, co
 		else if (gemini_parse_is(key, "brigShell"))
 			rc = parse_shell(p, v, inner);
 		else
-			rc = add_native(p, element, v);
+			rc = add_native(p, element, v, inner);
 	}
 	return rc;
 }

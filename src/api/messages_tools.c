@@ -108,9 +108,13 @@ static int parse_client(struct messages_parser *p, const struct json *entry, con
 static int parse_native(
         struct messages_parser *p, const struct json *entry, const char *path, struct tool_entry *t)
 {
-	int rc = param_str(&p->in, entry, path, "name", 0, &t->name);
+	int rc = tools_executes_code(t->type)
+	                 ? tools_check_region(&p->in, p->config, "this server", path, "type")
+	                 : 0;
 
 	t->kind = TOOL_NATIVE;
+	if (!rc)
+		rc = param_str(&p->in, entry, path, "name", 0, &t->name);
 	if (!rc && t->name.p)
 		rc = check_name(p, path, t, false);
 	return rc;

@@ -137,10 +137,13 @@ static int parse_native(struct responses_parser *p, const struct json *entry, co
         struct tool_entry *t)
 {
 	static const char *const nothing[] = {NULL};
-	int rc;
+	int rc = tools_executes_code(t->type)
+	                 ? tools_check_region(&p->in, p->config, "This server", path, "type")
+	                 : 0;
 
 	t->kind = TOOL_NATIVE;
-	rc = native_name(p, entry, path, t);
+	if (!rc)
+		rc = native_name(p, entry, path, t);
 	if (!rc)
 		rc = responses_only_here(p, path, "type",
 		        "The tool type '%s' is OpenAI's own, and the provider of this model does "

@@ -15,11 +15,23 @@ int tools_check_sandbox(struct param_reader *in, const struct config *config, co
 		return param_fail(in, ERR_UNSUPPORTED, "unsupported_value", path, key,
 		        "%s runs without sandboxes, so it offers no tool that executes commands.",
 		        subject);
-	if (config->region)
-		return param_fail(in, ERR_PERMISSION, "permission_denied", path, key,
-		        "%s keeps to the region '%s' and does not execute commands.", subject,
-		        param_show(str_of(config->region)).text);
-	return 0;
+	return tools_check_region(in, config, subject, path, key);
+}
+
+bool tools_executes_code(struct str type)
+{
+	return str_is(type, "code_interpreter") || str_is(type, "programmatic_tool_calling") ||
+	       str_starts(type, "code_execution");
+}
+
+int tools_check_region(struct param_reader *in, const struct config *config, const char *subject,
+        const char *path, const char *key)
+{
+	if (!config->region)
+		return 0;
+	return param_fail(in, ERR_PERMISSION, "permission_denied", path, key,
+	        "%s keeps to the region '%s' and does not execute commands.", subject,
+	        config->region);
 }
 
 int tools_read_settings(struct param_reader *in, const struct tool *tool, struct str type,

@@ -11,6 +11,11 @@ const struct tool_entry *tools_named(const struct conversation *c, struct str na
 /* May this server execute commands? subject: "This server", as the sentence of the error begins. */
 int tools_check_sandbox(struct param_reader *in, const struct config *config, const char *subject,
         const char *path, const char *key);
+/* Entries by which a provider executes code in a sandbox of its own. */
+bool tools_executes_code(struct str type);
+/* May this server offer such a one? */
+int tools_check_region(struct param_reader *in, const struct config *config, const char *subject,
+        const char *path, const char *key);
 /* The tool's own settings, of an entry of its type. */
 int tools_read_settings(struct param_reader *in, const struct tool *tool, struct str type,
         const struct json *entry, const char *path, void **ret);

@@ -322,6 +322,28 @@ static int read_data(struct loader *l, const struct yaml_node *n, void *target)
 	return 0;
 }
 
+/* Named as destinations of broadcasts name theirs; `global` is what a server without one is. */
+static int read_region(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config *c = target;
+	char *text = NULL;
+	int r = field_read_text(l, n, 32, &text);
+
+	if (r < 0)
+		return r;
+	if (!str_in_set(str_of(text), "abcdefghijklmnopqrstuvwxyz0123456789-")) {
+		free(text);
+		return loader_error(l, n, "must be 1 to 32 of a-z, 0-9 and -");
+	}
+	if (strcmp(text, "global") == 0) {
+		free(text);
+		return loader_error(l, n, "a server of no region has no `region`");
+	}
+	free(c->region);
+	c->region = text;
+	return 0;
+}
+
 #define AT(member) offsetof(struct config, member)
 static const struct field root_fields[] = {
         {"listen", FIELD_CUSTOM, 0, 0, 0, "127.0.0.1:8484",
@@ -341,7 +363,7 @@ static const struct field root_fields[] = {
         {"egress", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_egress},
         {"ids", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_ids},
         {"logging", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_logging},
-        {"region", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
+        {"region", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_region},
         {"guardrails", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_guardrails},
         {"broadcast", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
 };
@@ -597,6 +619,11 @@ int config_write_example(struct buf *out)
 	        "logging:\n"
 	        "  store_content: on\n"
 	        "  keep_days: 90   # records of requests, and what they hold\n"
+	        "\n"
+	        "# Where data must stay: sandboxes, and providers' own, are refused, and no "
+	        "content is\n"
+	        "# stored (docs/operations.md).\n"
+	        "#region: europe\n"
 	        "\n"
 	        "# Numeric ids of the gateway, of stored files and of sandboxes: this one and up "
 	        "to 300 million\n"

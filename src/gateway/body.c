@@ -98,3 +98,18 @@ bool request_may_keep(
 	return g->config->store_content && g->config->region == NULL && keys_keep_content(g, key) &&
 	       !str_ieq(h, STR("false")) && !str_is(h, "0");
 }
+
+bool request_may_execute(struct request *r)
+{
+	struct error e;
+
+	if (r->g->config->region == NULL)
+		return true;
+	error_set(&e, ERR_PERMISSION,
+	        "This server keeps to the region '%s', so it executes no commands: containers "
+	        "cannot be made or used.",
+	        r->g->config->region);
+	str_copy(e.type, sizeof(e.type), STR("permission_denied"));
+	respond_error(r->x, r->under_v1, &e);
+	return false;
+}

@@ -250,13 +250,14 @@ bool container_files_create(struct request *r, size_t *max_body)
 {
 	static const char *const fields[] = {"path", NULL};
 	const struct upload_options o = {fields, r->g->config->limits.file_bytes};
-	struct upload_job *j = mem_alloc(sizeof(*j));
-	const struct upload_handler h = {j, on_write, on_done};
+	struct upload_handler h = {NULL, on_write, on_done};
+	struct upload_job *j;
 
-	if (is_json(http_request_header(r->x, "content-type"))) {
-		free(j);
+	if (!request_may_execute(r))
+		return true;
+	if (is_json(http_request_header(r->x, "content-type")))
 		return false;
-	}
+	h.ctx = j = mem_alloc(sizeof(*j));
 	*j = (struct upload_job){.g = r->g, .key = r->key, .under_v1 = r->under_v1, .fd = -1};
 	j->owner = (struct owner){NULL, on_gone, j};
 	buf_init(&j->path, WORKER_PATH_MAX);

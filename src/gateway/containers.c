@@ -775,7 +775,8 @@ static void create_from(struct request *r, struct fields *f)
 
 void containers_create(struct request *r)
 {
-	request_fields(r, create_fields, create_from);
+	if (request_may_execute(r))
+		request_fields(r, create_fields, create_from);
 }
 
 /* ---- the others ---- */

@@ -464,7 +464,7 @@ static void exec_create_from(struct request *r, struct fields *f)
 
 void exec_create(struct request *r)
 {
-	if (container_param_good(r))
+	if (request_may_execute(r) && container_param_good(r))
 		request_fields(r, exec_fields, exec_create_from);
 }
 

@@ -117,6 +117,9 @@ struct request {
 bool request_may_keep(const struct gateway *g, const struct config_key *key,
         const struct http_exchange *x);
 
+/* May it make containers and use them? Else it is answered: the server keeps to a region. body.c */
+bool request_may_execute(struct request *r);
+
 struct fields;
 typedef void (*request_fields_fn)(struct request *r, struct fields *f);
 /*

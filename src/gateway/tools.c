@@ -31,8 +31,8 @@ static struct catalogue_server server_of(const struct gateway *g)
 		const struct config_provider *p = &c->providers[i];
 		size_t listed;
 
-		if (!has_shell(p))
-			continue;
+		if (!has_shell(p) || c->region != NULL)
+			continue; /* in a region a provider's shell is no more allowed than ours */
 		lists_all(g->lists, p, &listed);
 		s.native_providers++;
 		s.native_models += listed > p->n_prices ? listed : p->n_prices;

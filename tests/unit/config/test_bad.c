@@ -81,7 +81,11 @@ static const struct {
         {"guardrails:\n- name: a\n  content_filters: [{pattern: '(a)\\1', action: flag}]\n", "?",
                 ""},
         {"broadcast: []\n", "brig.yaml:1:1: broadcast: not in this version", "broadcast"},
-        {"region: eu\n", "brig.yaml:1:1: region: not in this version", "region"},
+        {"region: global\n", "brig.yaml:1:9: region: a server of no region has no `region`",
+                "region"},
+        {"region: Europe West\n", "brig.yaml:1:9: region: must be 1 to 32 of a-z, 0-9 and -",
+                "region"},
+        {"region: \n", "?", ""},
         /* types and bounds */
         {"workers: many\n", "brig.yaml:1:10: workers: expected a whole number, not \"many\"",
                 "workers"},
