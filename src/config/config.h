@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct trace_destination; /* trace/trace.h */
+
 /* Which names containers may be allowed to reach; patterns of network/pattern.h. */
 struct config_egress {
 	char **allow; /* none: any */
@@ -179,6 +181,7 @@ struct config_limits {                   /* DESIGN section 8: what an operator m
 	uint64_t responses_kept_ms;          /* 30 days */
 	uint64_t idempotent_bytes;           /* 16 MiB: one answer kept for its Idempotency-Key */
 	uint64_t workspace_idempotent_bytes; /* 256 MiB: all of them of a workspace */
+	uint32_t broadcast_rows; /* 100,000: records that may wait for one destination */
 };
 
 struct config {
@@ -199,6 +202,8 @@ struct config {
 	struct config_egress egress;
 	struct config_guardrail *guardrails;
 	size_t n_guardrails;
+	struct trace_destination **broadcast; /* names differ; at most 5 of a type */
+	size_t n_broadcast;
 	bool store_content;
 	uint32_t log_days; /* logging.keep_days: 90 */
 	uint64_t grace_ms; /* 30,000 */

@@ -8,6 +8,7 @@
  */
 #include "gateway/internal.h"
 
+#include "gateway/broadcast.h"
 #include "gateway/rulebook.h"
 #include "gateway/lists.h"
 #include "gateway/idempotency.h"
@@ -241,6 +242,9 @@ static int gateway_start(struct gateway *g, struct error *err)
 	g->keeper = keeper_start(g, err);
 	if (g->keeper == NULL)
 		return -ERR_NOMEM;
+	g->broadcast = broadcast_start(g, err);
+	if (g->broadcast == NULL)
+		return -ERR_IO;
 	r = start_server(g, err);
 	if (r == 0)
 		g->metrics = metrics_start(g);
@@ -259,6 +263,7 @@ static void gateway_stop(struct gateway *g)
 	g->saving = saving_free(g->saving);
 	upstream_free_links(g);
 	lists_stop(g->lists);
+	g->broadcast = broadcast_free(g->broadcast);
 	http_client_free(g->client);
 	pool_free(g->pool);
 	ledger_stop(g->ledger);

@@ -18,6 +18,7 @@
  *     job.c       requests that the pool answers
  *     recording.c, ledger.c  what happened, and its price
  *     keys.c, key_limits.c  who may ask, and how much; tenants.c: how that is managed
+ *     broadcast*.c  traces, and where they are sent to
  *     metrics*.c, health.c  figures, and whether it is well
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
@@ -51,6 +52,7 @@ struct websocket;
 struct rulebook;
 struct ledger;
 struct keys;
+struct broadcast;
 
 struct gateway {
 	const struct gateway_options *options;
@@ -75,6 +77,7 @@ struct gateway {
 	struct ledger *ledger;
 	struct keys *keys;
 	struct metrics *metrics;
+	struct broadcast *broadcast;
 	struct network *network;
 	struct saving *saving; /* NULL: homes are saved where they are */
 	struct event *term, *term2, *grace, *drain_poll;

@@ -14,6 +14,7 @@
 #define BRIG_GATEWAY_METRICS_H
 
 #include "record/record.h"
+#include "trace/trace.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -30,6 +31,7 @@ enum {
 	METRICS_PROVIDER_ROWS,
 	METRICS_BUCKETS = 16,
 	METRICS_GATEWAYS = 64,
+	METRICS_DESTINATIONS = TRACE_TYPES,
 };
 
 /* Rows of the tables of words in metrics_write.c. */
@@ -118,6 +120,10 @@ struct metrics_shared {
 	metric sandbox_pico, sandbox_ms;
 	metric estimated; /* turns whose tokens were */
 	metric starts, recovered, ledger_failed;
+	/* Records by the type of their destination; broadcast_failed: requests; broadcast_waiting is
+	 * set, not added to. */
+	metric broadcast_delivered[METRICS_DESTINATIONS], broadcast_dropped[METRICS_DESTINATIONS];
+	metric broadcast_failed[METRICS_DESTINATIONS], broadcast_waiting[METRICS_DESTINATIONS];
 	struct metrics_histogram turn[METRICS_APIS], first_byte[METRICS_APIS];
 	struct metrics_histogram upstream[METRICS_PROVIDER_ROWS];
 	struct metrics_histogram command, exec, request[METRICS_KINDS], claim[METRICS_CLAIMS];

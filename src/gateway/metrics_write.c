@@ -443,6 +443,28 @@ static void write_gateways(struct writer *w)
 			        i, metric_get(&w->m->gateways[i].resident));
 }
 
+static void write_broadcast(struct writer *w)
+{
+	const char *names[METRICS_DESTINATIONS];
+
+	for (unsigned i = 0; i < METRICS_DESTINATIONS; i++)
+		names[i] = trace_type_name((enum trace_type)i);
+	counters(w, "brig_broadcast_delivered_total",
+	        "Records that a destination has taken, once for each.", "type", names,
+	        w->m->broadcast_delivered, METRICS_DESTINATIONS);
+	counters(w, "brig_broadcast_dropped_total",
+	        "Records that a destination refused, or that waited too long for it.", "type", names,
+	        w->m->broadcast_dropped, METRICS_DESTINATIONS);
+	counters(w, "brig_broadcast_failed_total",
+	        "Requests to destinations that failed and are made again.", "type", names,
+	        w->m->broadcast_failed, METRICS_DESTINATIONS);
+	family(w, "brig_broadcast_waiting", "gauge",
+	        "Records that wait to be sent, once for each destination.");
+	for (unsigned i = 0; i < METRICS_DESTINATIONS; i++)
+		buf_printf(w->out, "brig_broadcast_waiting{type=\"%s\"} %" PRIu64 "\n", names[i],
+		        metric_get(&w->m->broadcast_waiting[i]));
+}
+
 static void write_disk(struct writer *w)
 {
 	struct statvfs st;
@@ -471,5 +493,6 @@ void metrics_write(struct gateway *g, struct buf *out)
 	write_egress(w);
 	write_http(w);
 	write_gateways(w);
+	write_broadcast(w);
 	write_disk(w);
 }

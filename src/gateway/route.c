@@ -8,6 +8,7 @@
 
 #include "gateway/network.h"
 
+#include "gateway/broadcast.h"
 #include "gateway/documents.h"
 #include "gateway/idempotency.h"
 #include "gateway/tenants.h"
@@ -134,6 +135,12 @@ static const struct route_entry routes[] = {
         {"GET", "/guardrails/{}/assignments/keys", guardrails_http_keys, NO_BODY, NULL, true},
         {"POST", "/guardrails/{}/assignments/keys", guardrails_http_assign, 131072, NULL, true},
         {"POST", "/guardrails/{}/assignments/keys/remove", guardrails_http_unassign, 131072, NULL, true},
+        {"GET", "/observability/destinations", broadcast_http_list, NO_BODY, NULL, true},
+        {"POST", "/observability/destinations", broadcast_http_create, 1u << 18, NULL, true},
+        {"GET", "/observability/destinations/{}", broadcast_http_get, NO_BODY, NULL, true},
+        {"PATCH", "/observability/destinations/{}", broadcast_http_patch, 1u << 18, NULL, true},
+        {"DELETE", "/observability/destinations/{}", broadcast_http_delete, NO_BODY, NULL, true},
+        {"POST", "/observability/destinations/{}/test", broadcast_http_test, NO_BODY, NULL, true},
         {"POST", "/containers", containers_create, 2u << 20, NULL, false},
         {"GET", "/containers", containers_list, NO_BODY, NULL, false},
         {"GET", "/containers/{}", containers_get, NO_BODY, NULL, false},
