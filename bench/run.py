@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Measures brig and prints one table: each figure beside its baseline from the same run and its budget.
 
-    bench/run.py [--build DIR] [--image FILE] [--only sandbox|files|egress|guard|records|gateway|streams|loop|dialects] [-n TIMES]
+    bench/run.py [--build DIR] [--image FILE] [--only sandbox|files|egress|guard|records|broadcast|gateway|streams|loop|dialects] [-n TIMES]
 
 Needs root, and what `scripts/setup bench` installs. Starts servers of its own on free loopback ports with data
 folders of their own, and ends them. Machines are noisy: read ratios and medians, and run it twice.
@@ -17,6 +17,7 @@ import sys
 import time
 import urllib.request
 
+import broadcast
 import egress
 import files
 import gateways
@@ -161,12 +162,12 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build", default=os.path.join(HERE, "..", "build"))
     ap.add_argument("--image", default=os.environ.get("BRIG_TEST_IMAGE", "/var/lib/brig/images/base.erofs"))
-    ap.add_argument("--only", action="append", choices=["sandbox", "files", "egress", "guard", "records", "gateway", "streams", "loop", "dialects"])
+    ap.add_argument("--only", action="append", choices=["sandbox", "files", "egress", "guard", "records", "broadcast", "gateway", "streams", "loop", "dialects"])
     ap.add_argument("-n", "--times", type=int, default=200)
     ap.add_argument("--seconds", type=int, default=5)
     ap.add_argument("--streams", type=int, default=5000)
     args = ap.parse_args()
-    only = args.only or ["sandbox", "files", "egress", "guard", "records", "loop", "gateway", "dialects", "streams"]
+    only = args.only or ["sandbox", "files", "egress", "guard", "records", "broadcast", "loop", "gateway", "dialects", "streams"]
     b = Bench(args)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with open("/proc/loadavg") as f:
@@ -184,7 +185,9 @@ def main():
             guarded_requests(b)
         if "records" in only:
             records.measure(b)
-        if set(only) - {"sandbox", "files", "egress", "guard", "records"}:
+        if "broadcast" in only:
+            broadcast.measure(b)
+        if set(only) - {"sandbox", "files", "egress", "guard", "records", "broadcast"}:
             server = Server(b, "data", "")
         for name, part in (("loop", loop), ("gateway", gateway), ("dialects", gateways.measure), ("streams", streams)):
             if name in only:

@@ -1,6 +1,6 @@
 """
 Mixed turns, and then the question whether all accounts of them agree: the ledger's rows, GET /generations and its totals,
-the export, /metrics and the log, with each other and with what the clients saw, to the row and to the last digit. Then
+the export, /metrics, the log and the traces, with each other and with what the clients saw, to the row and to the last digit. Then
 the same with gateways and the whole server killed in the middle: nothing that a client was told is lost, what was cut
 off is settled and marked.
 
@@ -28,6 +28,7 @@ import exposition  # noqa: E402
 from brigtest import wait_for  # noqa: E402
 from dialects import SERVED, SPOKEN, Fail, Say, Upstream, agent, sse  # noqa: E402
 from fake_provider import Model  # noqa: E402
+from receivers import Receiver, generation  # noqa: E402
 
 SECONDS = float(os.environ.get("BRIG_SOAK_SECONDS") or 60)
 THREADS = 6
@@ -346,6 +347,20 @@ def check_log(server, clients):
             assert line["status"] == seen.status and line["end"] in ("done", "client_left"), line
 
 
+def check_traces(receiver, rows):
+    """Each row has one request span, however often it was sent, and no request span is of no row."""
+    by_id = {row["id"]: row for row in rows}
+    receiver.wait_for(by_id, 120)
+    roots = list(receiver.roots().values())
+    assert len(roots) == len(rows) and {generation(root) for root in roots} == set(by_id)
+    for root in roots:
+        has, row = root["attributes"], by_id[generation(root)]
+        assert has["brig.ledger.status"] == row["ledger_status"], (has, row)
+        assert root["start"] // 10**6 >= 1 and has["brig.api"] == row["api_type"], (has, row)
+        assert (has.get("brig.usage.input_tokens", 0), has.get("brig.usage.output_tokens", 0)) == \
+            (row["tokens_prompt"], row["tokens_completion"]), (has, row)
+
+
 def say(request, text):
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print("\n" + text, flush=True)
@@ -353,7 +368,9 @@ def say(request, text):
 
 def run(request, workers, seconds, during=None):
     upstream, providers = make_upstream()
-    server = brigtest.Server(None, workers=workers, config=dict(CONFIG, providers=providers))
+    receiver = Receiver()
+    server = brigtest.Server(None, workers=workers, config=dict(CONFIG, providers=providers, broadcast=[
+        {"type": "otel-collector", "name": "soak", "config": {"endpoint": receiver.url}}]))
     good = False
     try:
         server.start()
@@ -368,6 +385,7 @@ def run(request, workers, seconds, during=None):
         rows = settled(client, clients)
         agreed = check_rows(rows, clients, during is not None)
         exported = check_totals(client, rows)
+        check_traces(receiver, rows)
         assert all(row["total_cost"] >= 0 for row in rows)
         kinds = collections.Counter(row["ledger_status"] for row in rows)
         say(request, "%d requests, %d rows (%s), %s dollars, export %s; agreed: %s" % (
@@ -380,6 +398,7 @@ def run(request, workers, seconds, during=None):
         if server.process is not None:
             server.kill()
         upstream.close()
+        receiver.close()
         if good:
             server.remove()
         else:
