@@ -11,6 +11,7 @@
 #include "base/id.h"
 #include "config/fields.h"
 #include "config/sections.h"
+#include "trace/trace.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -367,7 +368,7 @@ static const struct field root_fields[] = {
         {"logging", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_logging},
         {"region", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, read_region},
         {"guardrails", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_guardrails},
-        {"broadcast", FIELD_LATER, 0, 0, 0, NULL, NULL, NULL},
+        {"broadcast", FIELD_CUSTOM, 0, 0, 0, NULL, NULL, section_broadcast},
 };
 #undef AT
 
@@ -521,6 +522,9 @@ struct config *config_free(struct config *c)
 	for (i = 0; i < c->n_guardrails; i++)
 		config_guardrail_clear(&c->guardrails[i]);
 	free(c->guardrails);
+	for (i = 0; i < c->n_broadcast; i++)
+		trace_destination_free(c->broadcast[i]);
+	free(c->broadcast);
 	free(c);
 	return NULL;
 }
@@ -613,6 +617,22 @@ int config_write_example(struct buf *out)
 	        "'[CUSTOMER]'}\n"
 	        "#  allow: [\"ignore all previous instructions is what attackers write\"]\n"
 	        "#  allowed_providers: [local]\n");
+	buf_puts(out,
+	        "\n"
+	        "# Where traces of requests go (docs/broadcast.md). A member of config may come from a "
+	        "variable or a\n"
+	        "# file: apiKey_env, apiKey_file. Without workspace: of all of them.\n"
+	        "#broadcast:\n"
+	        "#- name: collector\n"
+	        "#  type: otel-collector\n"
+	        "#  config: {endpoint: \"http://127.0.0.1:4318\"}\n"
+	        "#- name: langfuse\n"
+	        "#  type: langfuse\n"
+	        "#  workspace: default\n"
+	        "#  privacy_mode: on\n"
+	        "#  sampling_rate: 0.1\n"
+	        "#  config: {publicKey: pk-lf-1, secretKey: sk-lf-1, baseUrl: "
+	        "\"https://cloud.langfuse.com\"}\n");
 	buf_printf(out,
 	        "\n"
 	        "# off: what is said to models and by them is stored nowhere, and no response can "

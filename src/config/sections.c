@@ -317,35 +317,30 @@ static int read_api_key(struct loader *l, const struct yaml_node *n, void *targe
 	return take_secret(l, n, text, p);
 }
 
-static int read_api_key_env(struct loader *l, const struct yaml_node *n, void *target)
+int section_env_text(struct loader *l, const struct yaml_node *n, char **ret)
 {
-	struct config_provider *p = target;
 	_cleanup_free_ char *name = NULL;
 	const char *value;
 	int r;
 
-	r = secret_is_first(l, n, p);
-	if (r == 0)
-		r = section_read_chars(l, n, SCOPE_CHARS, "letters, digits and _", &name);
+	r = section_read_chars(l, n, SCOPE_CHARS, "letters, digits and _", &name);
 	if (r < 0)
 		return r;
 	value = l->src->env ? l->src->env(l->src->ctx, name) : NULL;
 	if (!value || !value[0])
 		return loader_error(l, n, "the environment variable %s is not set", name);
-	return take_secret(l, n, mem_strdup(value), p);
+	*ret = mem_strdup(value);
+	return 0;
 }
 
-static int read_api_key_file(struct loader *l, const struct yaml_node *n, void *target)
+int section_file_text(struct loader *l, const struct yaml_node *n, char **ret)
 {
-	struct config_provider *p = target;
 	_cleanup_free_ char *path = NULL;
 	struct error err = {0};
 	char *text;
 	int r;
 
-	r = secret_is_first(l, n, p);
-	if (r == 0)
-		r = field_read_text(l, n, 1024, &path);
+	r = field_read_text(l, n, 1024, &path);
 	if (r < 0)
 		return r;
 	if (path[0] != '/')
@@ -353,7 +348,32 @@ static int read_api_key_file(struct loader *l, const struct yaml_node *n, void *
 	text = l->src->read_file ? l->src->read_file(l->src->ctx, path, &err) : NULL;
 	if (!text)
 		return loader_error(l, n, "%s", err.text[0] ? err.text : "cannot be read here");
-	return take_secret(l, n, text, p);
+	*ret = text;
+	return 0;
+}
+
+static int read_api_key_env(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_provider *p = target;
+	char *text = NULL;
+	int r;
+
+	r = secret_is_first(l, n, p);
+	if (r == 0)
+		r = section_env_text(l, n, &text);
+	return r < 0 ? r : take_secret(l, n, text, p);
+}
+
+static int read_api_key_file(struct loader *l, const struct yaml_node *n, void *target)
+{
+	struct config_provider *p = target;
+	char *text = NULL;
+	int r;
+
+	r = secret_is_first(l, n, p);
+	if (r == 0)
+		r = section_file_text(l, n, &text);
+	return r < 0 ? r : take_secret(l, n, text, p);
 }
 
 /* What a provider may run itself where a request leaves the choice (DESIGN section 9, `engine:

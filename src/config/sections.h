@@ -10,7 +10,12 @@ int section_egress(struct loader *l, const struct yaml_node *n, void *target);
 void section_preset_egress(struct loader *l);
 void section_write_egress(struct buf *out); /* the rows that have a default */
 int section_guardrails(struct loader *l, const struct yaml_node *n, void *target);
+int section_broadcast(struct loader *l, const struct yaml_node *n, void *target);
 int section_models(struct loader *l, const struct yaml_node *n, void *target);
+
+/* What an environment variable or a file holds that a setting names; malloc'ed. */
+int section_env_text(struct loader *l, const struct yaml_node *n, char **ret);
+int section_file_text(struct loader *l, const struct yaml_node *n, char **ret);
 
 /* Providers whose key is in the environment, for a file that lists none. */
 int section_providers_from_env(struct loader *l);

@@ -14,6 +14,7 @@
 
 #include "base/id.h"
 #include "json/json.h"
+#include "trace/trace.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -33,23 +34,17 @@ static void set_header(char **member, const struct http_exchange *x, const char 
 		record_set(member, value);
 }
 
-/* 00-<32 hex>-<16 hex>-<2 hex>, and not all zero (W3C Trace Context). */
-static bool traceparent_is_good(struct str s)
+/* Kept as version 00 has it, however long a later version is. Of two headers none counts. */
+static void set_traceparent(struct record *rec, const struct http_exchange *x)
 {
-	static const char shape[] = "00-hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh-hhhhhhhhhhhhhhhh-hh";
-	bool trace = false, span = false;
+	struct trace_parent parent;
+	char text[56];
 
-	if (s.n != sizeof(shape) - 1)
-		return false;
-	for (size_t i = 0; i < s.n; i++) {
-		if (shape[i] != 'h' && s.p[i] != shape[i])
-			return false;
-		if (shape[i] == 'h' && !str_in_set((struct str){s.p + i, 1}, "0123456789abcdef"))
-			return false;
-		trace |= i >= 3 && i < 35 && s.p[i] != '0';
-		span |= i >= 36 && i < 52 && s.p[i] != '0';
-	}
-	return trace && span;
+	if (http_request_header_count(x, "traceparent") != 1 ||
+	        !trace_parent_read(http_request_header(x, "traceparent"), &parent))
+		return;
+	trace_parent_write(&parent, text);
+	record_set(&rec->traceparent, str_of(text));
 }
 
 void recording_who(struct record *rec, const struct request *r)
@@ -64,6 +59,9 @@ void recording_who(struct record *rec, const struct request *r)
 	id_hex(r->key->hash, sizeof(r->key->hash), hash);
 	record_set(&rec->key_hash, str_of(hash));
 	record_set(&rec->key_name, str_of(r->key->name));
+	set_header(&rec->session_id, r->x, "x-session-id");
+	set_header(&rec->user_agent, r->x, "user-agent");
+	set_traceparent(rec, r->x);
 }
 
 void recording_begin(struct turn_run *t, const struct request *r)
@@ -79,10 +77,6 @@ void recording_begin(struct turn_run *t, const struct request *r)
 	record_set(&rec->api, str_of(t->api->name));
 	record_set(&rec->request_id, str_of(t->who.id));
 	record_set(&rec->asked, t->in.path_model);
-	set_header(&rec->session_id, r->x, "x-session-id");
-	set_header(&rec->user_agent, r->x, "user-agent");
-	if (traceparent_is_good(http_request_header(r->x, "traceparent")))
-		set_header(&rec->traceparent, r->x, "traceparent");
 }
 
 /* The members of the body's own object that a record has. */

@@ -36,6 +36,7 @@ struct spans {
 	struct context context;
 	struct content said;
 	bool content;
+	bool dropped;   /* there is content, and it is too large to go along */
 	bool shortened; /* a content did not fit into its attribute of this span */
 	size_t n;
 	char root[17], agent[17]; /* agent: that of the root where there is none */
@@ -128,6 +129,17 @@ static void shortened_event(struct spans *s, int64_t ms)
 	otlp_cstr(&s->w, "message", "A part of this trace was too large and is shortened.");
 	otlp_count(&s->w, "limit", VALUE_MAX);
 	event_end(s);
+}
+
+/* After the attributes of a span that has no events of its own. */
+static void shortened_only(struct spans *s, int64_t ms)
+{
+	if (!s->shortened)
+		return;
+	jw_key(&s->w, "events");
+	jw_array(&s->w);
+	shortened_event(s, ms);
+	jw_end(&s->w);
 }
 
 static void kinds(struct spans *s, const char *openinference, const char *langfuse)
@@ -315,6 +327,9 @@ static void root_content(struct spans *s)
 	_cleanup_buf_ struct buf input = BUF_INIT(TEXT_MAX);
 	struct str output = json_str(json_get(s->said.answer, "completion"));
 
+	s->shortened |= s->dropped;
+	if (s->dropped)
+		otlp_bool(&s->w, "brig.content_dropped", true);
 	if (!s->content)
 		return;
 	if (content_input(&s->said, &input)) {
@@ -739,6 +754,7 @@ static void command(
 	if (c->timed_out)
 		otlp_cstr(w, "error.type", "timeout");
 	jw_end(w);
+	shortened_only(s, c->begin_ms > 0 ? c->begin_ms : run->begin_ms);
 	span_status(s, c->timed_out ? "The command ran out of time." : NULL);
 	jw_end(w);
 }
@@ -758,12 +774,7 @@ static void tool(struct spans *s, const struct record_run *run, size_t i)
 	                      .end_ms = run->end_ms});
 	tool_attributes(s, run);
 	jw_end(&s->w);
-	if (s->shortened) {
-		jw_key(&s->w, "events");
-		jw_array(&s->w);
-		shortened_event(s, run->begin_ms);
-		jw_end(&s->w);
-	}
+	shortened_only(s, run->begin_ms);
 	span_status(s, run->error       ? run->error
 	               : timed_out(run) ? "A command ran out of time."
 	                                : NULL);
@@ -778,7 +789,10 @@ int spans_write(struct buf *out, const struct trace_destination *d, const struct
         bool content, size_t *ret_n)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(out->max);
-	struct spans s = {.d = d, .r = r, .content = content && !d->privacy_mode};
+	struct spans s = {.d = d,
+	        .r = r,
+	        .content = content && !d->privacy_mode,
+	        .dropped = !content && !d->privacy_mode};
 	int result;
 
 	context_open(&s.context, r);

@@ -80,7 +80,55 @@ static const struct {
                 ""},
         {"guardrails:\n- name: a\n  content_filters: [{pattern: '(a)\\1', action: flag}]\n", "?",
                 ""},
-        {"broadcast: []\n", "brig.yaml:1:1: broadcast: not in this version", "broadcast"},
+        {"broadcast: {}\n", "brig.yaml:1:12: broadcast: expected a list", "broadcast"},
+        {"broadcast: [7]\n",
+                "brig.yaml:1:13: broadcast[0]: expected a mapping (key: value)", "broadcast[0]"},
+        {"broadcast: [{}]\n", "brig.yaml:1:13: broadcast[0].type: is missing",
+                "broadcast[0].type"},
+        {"broadcast: [{type: datadog, name: d}]\n",
+                "brig.yaml:1:20: broadcast[0].type: is none of otel-collector, webhook, langfuse, "
+                "braintrust, arize, grafana and s3",
+                "broadcast[0].type"},
+        {"broadcast:\n- name: a\n  type: webhook\n  colour: red\n",
+                "brig.yaml:2:3: broadcast[0]: \"colour\" is not known", "broadcast[0]"},
+        {"broadcast:\n- name: a\n  type: webhook\n  config: {url: ftp://x}\n",
+                "brig.yaml:4:17: broadcast[0].config.url: must begin with http:// or https://",
+                "broadcast[0].config.url"},
+        {"broadcast:\n- name: a\n  type: webhook\n  config:\n    url: http://x\n    headers:\n"
+         "      Host: x\n",
+                "brig.yaml:7:13: broadcast[0].config.headers.Host: is set by brig itself",
+                "broadcast[0].config.headers.Host"},
+        {"broadcast:\n- {name: a, type: arize, config: {apiKey: k, spaceKey: s}}\n",
+                "brig.yaml:2:34: broadcast[0].config.modelId: is missing",
+                "broadcast[0].config.modelId"},
+        {"broadcast:\n- {name: a, type: arize, config: {apiKey_env: NO_SUCH}}\n",
+                "brig.yaml:2:47: broadcast[0].config.apiKey_env: the environment variable NO_SUCH "
+                "is not set",
+                "broadcast[0].config.apiKey_env"},
+        {"broadcast:\n- {name: a, type: arize, config: {apiKey_file: key}}\n",
+                "brig.yaml:2:48: broadcast[0].config.apiKey_file: must be an absolute path",
+                "broadcast[0].config.apiKey_file"},
+        {"broadcast:\n- {name: a, type: arize, config: {apiKey: k, apiKey: j}}\n", "?", ""},
+        {"broadcast:\n- {name: a, type: webhook, workspace: w, workspace_id: w}\n",
+                "brig.yaml:2:3: broadcast[0]: has one member in two forms", "broadcast[0]"},
+        {"broadcast:\n- name: a\n  type: webhook\n  config: {url: http://x}\n  sampling_rate: 2\n",
+                "brig.yaml:5:18: broadcast[0].sampling_rate: must be a number from 0.0001 to 1",
+                "broadcast[0].sampling_rate"},
+        {"broadcast:\n- name: a\n  type: webhook\n  config: {url: http://x}\n  filter_rules:\n"
+         "    groups:\n    - rules:\n      - {field: model, operator: gt, value: 1}\n",
+                "brig.yaml:8:34: broadcast[0].filter_rules.groups[0].rules[0].operator: applies to "
+                "numbers only",
+                "broadcast[0].filter_rules.groups[0].rules[0].operator"},
+        {"broadcast:\n- {name: a, type: webhook, config: {url: http://x}}\n"
+         "- {name: a, type: webhook, config: {url: http://x}}\n",
+                "brig.yaml:3:3: broadcast[1]: the same name as broadcast[0]", "broadcast[1]"},
+        {"broadcast:\n- {name: a, type: webhook, config: {url: http://x}}\n"
+         "- {name: b, type: webhook, config: {url: http://x}}\n"
+         "- {name: c, type: webhook, config: {url: http://x}}\n"
+         "- {name: d, type: webhook, config: {url: http://x}}\n"
+         "- {name: e, type: webhook, config: {url: http://x}}\n"
+         "- {name: f, type: webhook, config: {url: http://x}}\n",
+                "brig.yaml:7:3: broadcast[5]: more than 5 of the type webhook", "broadcast[5]"},
         {"region: global\n", "brig.yaml:1:9: region: a server of no region has no `region`",
                 "region"},
         {"region: Europe West\n", "brig.yaml:1:9: region: must be 1 to 32 of a-z, 0-9 and -",

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "trace/trace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -283,9 +284,52 @@ static void test_example(void **state)
 	assert_int_equal(c->guardrails[0].n_rules, 3);
 	assert_string_equal(c->guardrails[0].rules[2].placeholder, "[CUSTOMER]");
 	assert_int_equal(c->guardrails[0].n_allow, 1);
+	assert_int_equal(c->n_broadcast, 2);
+	assert_int_equal(c->broadcast[0]->type, TRACE_OTEL_COLLECTOR);
+	assert_string_equal(c->broadcast[1]->workspace, "default");
+	assert_true(c->broadcast[1]->privacy_mode);
+	assert_int_equal(c->broadcast[1]->sampling_ppm, 100000);
 	config_free(c);
 	buf_free(&text);
 	buf_free(&all);
+}
+
+/* Members from variables and files, texts and numbers as YAML has them. */
+static void test_broadcast(void **state)
+{
+	static const struct pair env[] = {{"GLC", " glc_secret\n"}, {"AUTH", "Bearer a b"}, {0}};
+	static const struct pair files[] = {{"/run/secret", "from-file\n"}, {0}};
+	static const char text[] = "broadcast:\n"
+	                           "- name: 1\n"
+	                           "  type: grafana\n"
+	                           "  enabled: off\n"
+	                           "  regions: [eu, global]\n"
+	                           "  config: {apiKey_env: GLC, instanceId: 0123}\n"
+	                           "- name: \"on\"\n"
+	                           "  type: s3\n"
+	                           "  config:\n"
+	                           "    bucketName: traces\n"
+	                           "    accessKeyId: id\n"
+	                           "    secretAccessKey_file: /run/secret\n"
+	                           "    headers: {X-A_env: AUTH, X-B: 7}\n";
+	struct config *c = must_load(text, env, files);
+	const struct trace_destination *g = c->broadcast[0], *s3 = c->broadcast[1];
+
+	assert_int_equal(c->n_broadcast, 2);
+	assert_string_equal(g->name, "1");
+	assert_false(g->enabled);
+	assert_string_equal(g->api_key, "glc_secret");
+	assert_string_equal(g->instance_id, "0123");
+	assert_int_equal(g->n_regions, 2);
+	assert_string_equal(g->regions[0], "europe");
+	assert_null(g->workspace);
+	assert_string_equal(s3->name, "on");
+	assert_true(s3->enabled);
+	assert_string_equal(s3->secret_key, "from-file");
+	assert_string_equal(s3->headers[0].name, "X-A");
+	assert_string_equal(s3->headers[0].value, "Bearer a b");
+	assert_string_equal(s3->headers[1].value, "7");
+	config_free(c);
 }
 
 static void test_listen(void **state)
@@ -370,6 +414,7 @@ int main(void)
 	        cmocka_unit_test(test_environment),
 	        cmocka_unit_test(test_ollama),
 	        cmocka_unit_test(test_example),
+	        cmocka_unit_test(test_broadcast),
 	        cmocka_unit_test(test_listen),
 	};
 
