@@ -107,6 +107,7 @@ static void write_attempt(struct json_writer *w, const struct record_attempt *a)
 	write_span(w, "latency", a->begin_ms, a->first_ms);
 	write_span(w, "generation_time", a->begin_ms, a->end_ms);
 	write_tokens(w, &a->tokens);
+	jw_kmoney(w, "cost", a->cost);
 	jw_kcstr(w, "finish_reason", a->finish);
 	jw_end(w);
 }

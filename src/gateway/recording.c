@@ -261,8 +261,23 @@ void recording_attempt(struct turn_run *t)
 	t->recording.attempt = true;
 }
 
+/* By its own prices alone, whatever came before it in the turn. */
+static struct money attempt_cost(const struct turn_run *t, const struct record_tokens *tokens)
+{
+	struct api_identity own = t->who;
+	const struct usage u = {
+	        .input = tokens->input, .cached = tokens->cached, .output = tokens->output};
+	struct money input, output;
+
+	own.earlier = (struct usage){0};
+	own.earlier_input = own.earlier_output = (struct money){0};
+	api_price(&own, &u, &input, &output);
+	return money_add(input, output);
+}
+
 static void attempt_ended(struct turn_run *t, struct record_attempt *a)
 {
+	a->cost = attempt_cost(t, &a->tokens);
 	a->end_ms = clock_wall_ms();
 	if (t->up.status != 0)
 		a->status = t->up.status;

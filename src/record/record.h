@@ -33,6 +33,7 @@ struct record_attempt {
 	char *error;                        /* NULL: it was answered */
 	int64_t begin_ms, first_ms, end_ms; /* first_ms: the first byte of the reply's text */
 	struct record_tokens tokens;
+	struct money cost; /* of these tokens, where the record is priced */
 	char *finish; /* "stop", "length", "tool_calls", "content_filter"; NULL: it did not end by
 	                 itself */
 	char *native_finish; /* as the provider said it */

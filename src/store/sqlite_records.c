@@ -114,6 +114,7 @@ static const struct column attempt_columns[] = {
         TOKENS(record_attempt),
         ATTEMPT(finish, TEXT),
         ATTEMPT(native_finish, TEXT),
+        ATTEMPT(cost, I64),
 };
 static const struct column run_columns[] = {
         RUN(call_id, TEXT),

@@ -349,18 +349,24 @@ static bool number_holds(const struct rule *rule, struct money n)
 	BUG("a number with the operator %d", (int)rule->op);
 }
 
+/* What stands after "provider/" in the name that the record has. */
+static const char *bare_model(const struct record *r)
+{
+	size_t n = r->provider ? strlen(r->provider) : 0;
+
+	return n > 0 && r->model && strncmp(r->model, r->provider, n) == 0 && r->model[n] == '/'
+	               ? r->model + n + 1
+	               : NULL;
+}
+
 static bool model_holds(const struct rule *rule, const struct record *r)
 {
-	_cleanup_buf_ struct buf both = BUF_INIT(4096);
-	const char *const names[] = {r->asked, r->model};
+	const char *const names[] = {r->asked, r->model, bare_model(r)};
 
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (names[i] && text_holds(rule, str_of(names[i])))
 			return true;
-	if (!r->provider || !r->model)
-		return false;
-	buf_printf(&both, "%s/%s", r->provider, r->model);
-	return buf_error(&both) == 0 && text_holds(rule, (struct str){both.data, both.len});
+	return false;
 }
 
 static bool content_holds(const struct rule *rule, const struct record *r)

@@ -8,9 +8,9 @@
  *         INTERNAL "exec"               each command
  *
  * Attributes follow the GenAI conventions, with the older names beside the newer where backends
- * still read those, and what Langfuse, Arize and Braintrust look for. Token counts stand on the
+ * still read those, and what Langfuse, Arize and Braintrust look for. Token counts and costs stand on the
  * model calls and, summed, on the agent's span; the root has sums under names of our own, so that
- * nobody who adds up gen_ai.usage.* of one kind of operation counts a token twice.
+ * nobody who adds up gen_ai.usage.* of one kind of operation counts one twice.
  *
  * Times of a record are milliseconds; parts whose times are not known get their parent's. A span
  * never ends before it begins.
@@ -184,6 +184,22 @@ static void usage(struct spans *s, const struct record_tokens *t)
 	otlp_count(w, "llm.token_count.prompt", t->input);
 	otlp_count(w, "llm.token_count.completion", t->output);
 	otlp_count(w, "llm.token_count.total", t->input + t->output);
+}
+
+/* Langfuse has no prices of its own for models that it does not know. */
+static void call_cost(struct spans *s, struct money cost)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(64);
+
+	if (!s->r->priced)
+		return;
+	otlp_money(&s->w, "gen_ai.usage.cost", cost);
+	if (s->d->type != TRACE_LANGFUSE)
+		return;
+	buf_puts(&text, "{\"total\":");
+	money_write(&text, cost);
+	buf_puts(&text, "}");
+	otlp_str(&s->w, "langfuse.observation.cost_details", (struct str){text.data, text.len});
 }
 
 /* ---- the request ---- */
@@ -451,8 +467,10 @@ static void agent(struct spans *s)
 	otlp_cstr(&s->w, "gen_ai.operation.name", "invoke_agent");
 	otlp_cstr(&s->w, "gen_ai.agent.name", "brig");
 	who(s);
-	if (s->d->type != TRACE_LANGFUSE) /* it adds up what it finds */
+	if (s->d->type != TRACE_LANGFUSE) { /* it adds up what it finds */
 		usage(s, &r->tokens);
+		call_cost(s, r->total_cost);
+	}
 	jw_end(&s->w);
 	span_status(s, r->error);
 	jw_end(&s->w);
@@ -588,6 +606,8 @@ static void model_attributes(struct spans *s, const struct record_attempt *a, si
 	}
 	who(s);
 	usage(s, &a->tokens);
+	if (a->tokens.given || a->tokens.estimated)
+		call_cost(s, a->cost);
 	model_times(s, a);
 	model_content(s, i);
 	if (a->error)

@@ -77,6 +77,7 @@ def test_all_accounts_agree(client, provider, api, tools, stream):
     assert (tokens_in, tokens_out) == (USAGE[0] * n, USAGE[1] * n) == (row["tokens_prompt"], row["tokens_completion"])
     assert row["total_cost"] == row["usage"] == model + sandbox
     assert row["upstream_inference_cost"] == model and row["server_tool_cost"] == sandbox
+    assert sum(a["cost"] for a in row["provider_responses"]) == model
     relayed = "cost" not in usage  # a relay passes the provider's own usage on as it came
     assert not relayed or api is chat
     if not relayed:

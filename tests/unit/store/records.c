@@ -30,6 +30,7 @@ static void fill(struct record *r)
 
 	record_set(&a->provider, STR("p"));
 	a->tokens = (struct record_tokens){.input = 7, .given = true};
+	a->cost.pico = 2000000000;
 	record_set(&run->tool, STR("openrouter:shell"));
 	record_set(&c->command, STR("echo needle"));
 	record_set(&c->out, STR("needle\n"));
@@ -103,6 +104,7 @@ static void written_and_read(void **state)
 	assert_int_equal(r->total_cost.pico, 3000000000);
 	assert_true(r->n_attempts == 1 && r->n_runs == 1 && r->n_hits == 1);
 	assert_int_equal(r->attempts[0].tokens.input, 7);
+	assert_int_equal(r->attempts[0].cost.pico, 2000000000);
 	assert_int_equal(r->runs[0].n_commands, 1);
 	assert_string_equal(r->runs[0].commands[0].out, "needle\n");
 	assert_int_equal(r->runs[0].commands[0].exit_code, 3);

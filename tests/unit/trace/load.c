@@ -99,6 +99,7 @@ static const struct member attempt_members[] = {
         {"end_ms", I64, AT(end_ms), NULL},
         {"tokens", TOKENS, AT(tokens), NULL},
         {"finish", TEXT, AT(finish), NULL},
+        {"cost", MONEY, AT(cost), NULL},
 };
 #undef AT
 #define AT(name) offsetof(struct record_command, name)

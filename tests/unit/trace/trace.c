@@ -307,7 +307,7 @@ static void test_filters(void **state)
 {
 	static const char full[] =
 	        "{\"id\":\"gen-1\",\"api\":\"chat\",\"asked\":\"fast\",\"provider\":\"openai\","
-	        "\"model\":\"gpt-5\",\"session_id\":\"s-1\",\"user\":\"u\",\"finish\":\"stop\","
+	        "\"model\":\"openai/gpt-5\",\"session_id\":\"s-1\",\"user\":\"u\",\"finish\":\"stop\","
 	        "\"tokens\":{\"input\":10,\"output\":5,\"given\":true},\"priced\":true,"
 	        "\"total_cost\":\"0.003\",\"request\":{\"messages\":[{\"role\":\"user\","
 	        "\"content\":"
