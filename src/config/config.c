@@ -178,7 +178,7 @@ static const struct field limit_fields[] = {
         {"workspace_idempotent", FIELD_BYTES, AT(workspace_idempotent_bytes), M, 1024 * T, "256m",
                 "of all those of one workspace; the oldest make room", NULL},
         {"broadcast_rows", FIELD_COUNT, AT(broadcast_rows), 1, 10000000, "100000",
-                "records that wait for one destination of traces; the oldest are dropped", NULL},
+                "waiting for one destination of traces; then the oldest go", NULL},
         {"responses_kept", FIELD_MS, AT(responses_kept_ms), SECOND, 3650 * (uint64_t)DAY, "30d",
                 "stored responses", NULL},
         {"upstream_connect", FIELD_MS, AT(upstream_connect_ms), 1, HOUR, "10s",
