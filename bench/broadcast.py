@@ -1,4 +1,4 @@
-"""What broadcast costs a request: turns one after the other, as fast as they go (each makes two spans), on a server with no
+"""What broadcast costs a request: turns of four clients, as fast as they go (each makes two spans), on a server with no
 destination, with one that takes everything, and with one where nobody listens, in turns, so that all see the same load."""
 import os
 import re
@@ -10,6 +10,7 @@ from harness import Latency, Server, row, section
 
 BODY = '{"model":"text/m","input":"hi"}'
 ROUNDS = 5
+CLIENTS = 4
 
 
 def dead_url():
@@ -34,7 +35,7 @@ def figure(server, name):
 
 
 def measure(b):
-    section("Broadcast: a short turn, one after the other, while traces of the ones before are sent")
+    section("Broadcast: a short turn, %d at once, while traces of the ones before are sent" % CLIENTS)
     kinds = (("no destination", None), ("a destination that takes everything", receiver(b)), ("a dead one", dead_url()))
     servers, got = [], [Latency() for _ in kinds]
     for i, (_, url) in enumerate(kinds):
@@ -43,12 +44,13 @@ def measure(b):
     n = b.args.times * 5
     for _ in range(ROUNDS):
         for i, server in enumerate(servers):
-            got[i] += server.http(n, "POST", "/v1/responses", BODY)
+            got[i] += server.http("%d:0:%d" % (n, CLIENTS), "POST", "/v1/responses", BODY)
     for i, (what, _) in enumerate(kinds):
-        rate = len(got[i].ms) / (sum(got[i].ms) / 1e3)
+        rate = len(got[i].ms) / (sum(got[i].ms) / 1e3) * CLIENTS
         row("%s, %d turns" % (what, len(got[i].ms)), str(got[i]), "%.0f spans/s" % (2 * rate) if i == 0 else "%s with none, %.0f spans/s" % (got[0], 2 * rate))
     end = time.monotonic() + 60
-    while figure(servers[1], "brig_broadcast_waiting") > 0 and time.monotonic() < end:
+    done, sent = ("brig_broadcast_waiting", "brig_broadcast_delivered_total")
+    while time.monotonic() < end and (figure(servers[1], done) > 0 or figure(servers[1], sent) != figure(servers[2], done)):
         time.sleep(0.2)
     row("delivered; waiting for the dead one", "%d; %d" % (figure(servers[1], "brig_broadcast_delivered_total"),
                                                          figure(servers[2], "brig_broadcast_waiting")))
