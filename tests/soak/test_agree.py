@@ -370,7 +370,7 @@ def run(request, workers, seconds, during=None):
     upstream, providers = make_upstream()
     receiver = Receiver()
     server = brigtest.Server(None, workers=workers, config=dict(CONFIG, providers=providers, broadcast=[
-        {"type": "otel-collector", "name": "soak", "config": {"endpoint": receiver.url}}]))
+        {"type": "otel-collector", "name": "soak", "privacy_mode": True, "config": {"endpoint": receiver.url}}]))
     good = False
     try:
         server.start()
