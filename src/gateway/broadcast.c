@@ -259,9 +259,11 @@ static bool read_some(struct target *t)
 	struct store *s = t->b->store;
 	struct store_delivery *rows = NULL;
 	size_t n = 0, used = 0;
+	/* A filter may go by what is not sent. A bucket gets one object at a time. */
+	bool content = !t->d->privacy_mode || t->d->filter != NULL;
+	uint32_t limit = t->d->type == TRACE_S3 ? 1 : t->limit;
 
-	if (store_outbox_read(s, t->n, !t->d->privacy_mode, t->limit, TRACE_BATCH_BYTES, &rows, &n,
-	            &t->err) < 0)
+	if (store_outbox_read(s, t->n, content, limit, TRACE_BATCH_BYTES, &rows, &n, &t->err) < 0)
 		return false;
 	if (n > 0 && make_request(t, rows, n, &used, &t->err) == 0) {
 		t->through = rows[used - 1].seq;

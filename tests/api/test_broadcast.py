@@ -144,13 +144,20 @@ def test_each_kind_gets_it_as_it_wants_it(server, provider, receive, destination
 
 
 def test_private_ones_get_no_content_and_filters_choose(server, provider, receive, destination):
-    open_, private, filtered = receive(), receive(), receive()
+    open_, private, filtered, by_input = receive(), receive(), receive(), receive()
     destination(*webhook(open_.url))
     destination(*webhook(private.url), privacy_mode=True)
     destination(*webhook(filtered.url), filter_rules={"groups": [{"logic": "and", "rules": [
         {"field": "session_id", "operator": "equals", "value": "wanted"}]}]})
+    # What is not sent can still be gone by.
+    destination(*webhook(by_input.url), privacy_mode=True, filter_rules={"groups": [{"logic": "and", "rules": [
+        {"field": "input", "operator": "contains", "value": "needle"}]}]})
     model = chatty(provider)
     ids = ask(server.client(), model, session_id="unwanted") + ask(server.client(), model, session_id="wanted")
+    found = ask(server.client(), model, input="a needle in it", session_id="wanted")
+    by_input.wait_for(found)
+    assert by_input.generations() == set(found) and not otlp.content_keys(by_input.spans())
+    ids += found
     for receiver in open_, private:
         receiver.wait_for(ids)
     filtered.wait_for(ids[1:])
