@@ -3,9 +3,9 @@
  *
  * The store numbers the changes over all workspaces, and keeps for each workspace the number of its
  * last one. Every POLL_MS a thread of the pool asks for those after the last that it saw; the
- * workspaces in the answer have an entry from then on, and what was compiled for it is dropped.
- * Who comes next reads it again and compiles it, while others of that workspace wait; all others go
- * on. Requests that run have a reference to the set that they began with.
+ * workspaces in the answer have an entry from then on, and what was compiled for it holds no more.
+ * Who comes next reads it again and compiles what has changed, while others of that workspace wait;
+ * all others go on. Requests that run have a reference to the set that they began with.
  *
  * Workspaces that never had anything in the store have no entry: their sets are made of brig.yaml
  * alone, when the gateway starts.
@@ -24,7 +24,8 @@
 struct entry {
 	char *account, *workspace;
 	int64_t version;     /* of its last change that is known of */
-	struct ruleset *set; /* NULL: to be read */
+	struct ruleset *set; /* NULL: none is kept */
+	bool stale;          /* the set is that of an earlier version: nobody gets it any more */
 	bool reading;
 	uint64_t used;
 };
@@ -97,6 +98,11 @@ static struct entry *entry_find(const struct rulebook *b, struct str account, st
 	return found ? b->entries[at] : NULL;
 }
 
+static bool entry_ready(const struct entry *e)
+{
+	return e->set != NULL && !e->stale;
+}
+
 static void entry_drop(struct rulebook *b, struct entry *e)
 {
 	if (e->set == NULL)
@@ -124,7 +130,7 @@ static void entry_changed(struct rulebook *b, const struct store_guardrail_chang
 	if (c->version <= e->version)
 		return;
 	e->version = c->version;
-	entry_drop(b, e);
+	e->stale = true;
 }
 
 static void entry_keep(struct rulebook *b, struct entry *e, struct ruleset *set)
@@ -139,6 +145,7 @@ static void entry_keep(struct rulebook *b, struct entry *e, struct ruleset *set)
 		entry_drop(b, oldest);
 	entry_drop(b, e);
 	e->set = ruleset_ref(set);
+	e->stale = false;
 	e->used = ++b->clock;
 	b->n_sets++;
 }
@@ -162,7 +169,7 @@ struct rules *rulebook_peek(struct rulebook *b, const struct config_key *key)
 	e = entry_find(b, str_of(key->account), str_of(key->workspace));
 	if (e == NULL) {
 		r = ruleset_rules(fixed_for(b, str_of(key->workspace)), key->hash);
-	} else if (e->set != NULL) {
+	} else if (entry_ready(e)) {
 		e->used = ++b->clock;
 		r = ruleset_rules(e->set, key->hash);
 	}
@@ -170,9 +177,9 @@ struct rules *rulebook_peek(struct rulebook *b, const struct config_key *key)
 	return r;
 }
 
-/* Reads and compiles, without the lock. */
-static int entry_read(struct rulebook *b, const struct entry *e, struct ruleset **ret,
-        int64_t *ret_version, struct error *err)
+/* Reads and compiles, without the lock. before: the entry's, or NULL. */
+static int entry_read(struct rulebook *b, const struct entry *e, const struct ruleset *before,
+        struct ruleset **ret, int64_t *ret_version, struct error *err)
 {
 	const struct store_scope scope = {str_of(e->account), str_of(e->workspace)};
 	struct store_guardrails_all all = {0};
@@ -181,7 +188,7 @@ static int entry_read(struct rulebook *b, const struct entry *e, struct ruleset 
 	if (r < 0)
 		return r;
 	*ret_version = all.version;
-	*ret = ruleset_new(b->g->config, e->workspace, &all);
+	*ret = ruleset_new(b->g->config, e->workspace, &all, before);
 	return 0;
 }
 
@@ -189,21 +196,23 @@ static int entry_read(struct rulebook *b, const struct entry *e, struct ruleset 
 static int set_get(struct rulebook *b, const struct store_scope *scope, struct ruleset **ret,
         struct error *err)
 {
-	struct ruleset *set = NULL;
+	struct ruleset *set = NULL, *before;
 	struct entry *e;
 	int64_t version = 0;
 	int r = 0;
 
 	pthread_mutex_lock(&b->lock);
 	e = entry_find(b, scope->account, scope->workspace);
-	while (e != NULL && e->set == NULL && e->reading)
+	while (e != NULL && !entry_ready(e) && e->reading)
 		pthread_cond_wait(&b->ready, &b->lock);
-	if (e == NULL || e->set != NULL) {
+	if (e == NULL || entry_ready(e)) {
 		set = ruleset_ref(e != NULL ? e->set : fixed_for(b, scope->workspace));
 	} else {
 		e->reading = true;
+		before = e->set != NULL ? ruleset_ref(e->set) : NULL;
 		pthread_mutex_unlock(&b->lock);
-		r = entry_read(b, e, &set, &version, err);
+		r = entry_read(b, e, before, &set, &version, err);
+		ruleset_unref(before);
 		pthread_mutex_lock(&b->lock);
 		e->reading = false;
 		/* One that was changed meanwhile serves who began before, and nobody else. */
@@ -309,7 +318,7 @@ static int compile_fixed(struct rulebook *b, struct error *err)
 			        str_is(str_of(workspace), b->fixed[k].workspace);
 		if (known)
 			continue;
-		*f = (struct fixed){workspace, ruleset_new(c, workspace, NULL)};
+		*f = (struct fixed){workspace, ruleset_new(c, workspace, NULL, NULL)};
 		b->n_fixed++;
 		if (ruleset_error(f->set) != NULL) {
 			*err = *ruleset_error(f->set);

@@ -15,7 +15,8 @@ struct member {
 	bool everybody;            /* it holds for every key of the workspace */
 };
 
-struct ruleset {
+/* All but the assignments: sets that differ in those share it. */
+struct compiled {
 	atomic_uint references;
 	struct guard *guard; /* NULL: no rules */
 	struct member *members;
@@ -23,9 +24,15 @@ struct ruleset {
 	uint32_t of_rule[GUARD_RULES_MAX]; /* the member */
 	bool tools[GUARD_RULES_MAX];
 	size_t n_rules;
+	struct error *error;
+	uint8_t made_of[32]; /* hash of what was stored */
+};
+
+struct ruleset {
+	atomic_uint references;
+	struct compiled *compiled;
 	struct store_guardrail_key *keys; /* by guardrail, then hash */
 	size_t n_keys;
-	struct error *error;
 };
 
 /* ---- members ---- */
@@ -67,7 +74,7 @@ static void member_read(struct member *m, const struct store_guardrail *row)
 		m->broken = broken(m->stored.g.name != NULL ? m->stored.g.name : row->id, &e);
 }
 
-static void add_members(struct ruleset *s, const struct config *c, const char *workspace,
+static void add_members(struct compiled *s, const struct config *c, const char *workspace,
         const struct store_guardrails_all *stored)
 {
 	size_t n_stored = stored != NULL ? stored->n_guardrails : 0;
@@ -97,7 +104,7 @@ static int too_many(struct error *err)
 	        GUARD_RULES_MAX, GUARD_PHRASES_MAX);
 }
 
-static int collect(struct ruleset *s, struct lists *l, const struct store_guardrails_all *stored,
+static int collect(struct compiled *s, struct lists *l, const struct store_guardrails_all *stored,
         struct error *err)
 {
 	s->n_rules = l->n_allow = 0;
@@ -141,7 +148,7 @@ static bool rule_of(const struct error *e, size_t n, size_t *ret)
 }
 
 /* Each time round one more stored guardrail is left out, so it ends. */
-static void compile(struct ruleset *s, const struct store_guardrails_all *stored)
+static void compile(struct compiled *s, const struct store_guardrails_all *stored)
 {
 	struct lists *l = mem_alloc(sizeof(*l));
 	struct error e;
@@ -172,14 +179,63 @@ static void compile(struct ruleset *s, const struct store_guardrails_all *stored
 	free(l);
 }
 
-struct ruleset *ruleset_new(
-        const struct config *c, const char *workspace, struct store_guardrails_all *stored)
+/* What of the store the compiled rules depend on. */
+static void hash_stored(const struct store_guardrails_all *stored, uint8_t ret[32])
+{
+	size_t most = stored != NULL ? 2 * stored->n_guardrails + stored->n_phrases + 1 : 1, n = 0;
+	struct str *parts _cleanup_free_ = mem_array(most, sizeof(*parts));
+
+	for (size_t i = 0; stored != NULL && i < stored->n_guardrails; i++) {
+		parts[n++] = str_of(stored->guardrails[i].id);
+		parts[n++] = str_of(stored->guardrails[i].body);
+	}
+	parts[n++] = STR("");
+	for (size_t i = 0; stored != NULL && i < stored->n_phrases; i++)
+		parts[n++] = str_of(stored->phrases[i].phrase);
+	id_sha256_parts(parts, n, ret);
+}
+
+static struct compiled *compiled_new(const struct config *c, const char *workspace,
+        const struct store_guardrails_all *stored, const struct compiled *before)
+{
+	struct compiled *s;
+	uint8_t made_of[32];
+
+	hash_stored(stored, made_of);
+	if (before != NULL && memcmp(before->made_of, made_of, sizeof(made_of)) == 0) {
+		s = (struct compiled *)(uintptr_t)before;
+		atomic_fetch_add(&s->references, 1);
+		return s;
+	}
+	s = mem_alloc(sizeof(*s));
+	atomic_init(&s->references, 1);
+	memcpy(s->made_of, made_of, sizeof(made_of));
+	add_members(s, c, workspace, stored);
+	compile(s, stored);
+	return s;
+}
+
+static void compiled_unref(struct compiled *s)
+{
+	if (atomic_fetch_sub(&s->references, 1) > 1)
+		return;
+	for (size_t i = 0; i < s->n_members; i++) {
+		stored_guardrail_clear(&s->members[i].stored);
+		free(s->members[i].broken);
+	}
+	guard_free(s->guard);
+	free(s->members);
+	free(s->error);
+	free(s);
+}
+
+struct ruleset *ruleset_new(const struct config *c, const char *workspace,
+        struct store_guardrails_all *stored, const struct ruleset *before)
 {
 	struct ruleset *s = mem_alloc(sizeof(*s));
 
 	atomic_init(&s->references, 1);
-	add_members(s, c, workspace, stored);
-	compile(s, stored);
+	s->compiled = compiled_new(c, workspace, stored, before != NULL ? before->compiled : NULL);
 	if (stored != NULL) {
 		s->keys = steal(stored->keys);
 		s->n_keys = stored->n_keys;
@@ -198,26 +254,20 @@ struct ruleset *ruleset_unref(struct ruleset *s)
 {
 	if (s == NULL || atomic_fetch_sub(&s->references, 1) > 1)
 		return NULL;
-	for (size_t i = 0; i < s->n_members; i++) {
-		stored_guardrail_clear(&s->members[i].stored);
-		free(s->members[i].broken);
-	}
-	guard_free(s->guard);
-	free(s->members);
+	compiled_unref(s->compiled);
 	free(s->keys);
-	free(s->error);
 	free(s);
 	return NULL;
 }
 
 const struct error *ruleset_error(const struct ruleset *s)
 {
-	return s->error;
+	return s->compiled->error;
 }
 
 const char *ruleset_name_of(const struct ruleset *s, size_t rule)
 {
-	return s->members[s->of_rule[rule]].g->name;
+	return s->compiled->members[s->compiled->of_rule[rule]].g->name;
 }
 
 /* ---- what holds for a key ---- */
@@ -244,34 +294,35 @@ static bool holds(const struct ruleset *s, const struct member *m, const char *h
 
 struct rules *ruleset_rules(struct ruleset *s, const uint8_t key_hash[32])
 {
+	const struct compiled *c = s->compiled;
 	/* One piece of memory: the struct, its members, its mask. */
-	size_t lists = s->n_members * sizeof(const struct config_guardrail *);
-	struct rules *r = mem_alloc(sizeof(*r) + lists + s->n_members + s->n_rules + 1);
+	size_t lists = c->n_members * sizeof(const struct config_guardrail *);
+	struct rules *r = mem_alloc(sizeof(*r) + lists + c->n_members + c->n_rules + 1);
 	bool *on, *rules;
 	char hash[65];
 
 	r->members = (const struct config_guardrail **)(void *)(r + 1);
 	on = (bool *)((char *)(r + 1) + lists);
-	rules = on + s->n_members;
+	rules = on + c->n_members;
 	r->set = ruleset_ref(s);
 	r->rules = rules;
-	r->refused = s->error;
+	r->refused = c->error;
 	id_hex(key_hash, 32, hash);
-	for (size_t i = 0; i < s->n_members; i++) {
-		on[i] = holds(s, &s->members[i], hash);
+	for (size_t i = 0; i < c->n_members; i++) {
+		on[i] = holds(s, &c->members[i], hash);
 		if (!on[i])
 			continue;
-		if (s->members[i].broken != NULL)
-			r->refused = s->members[i].broken;
+		if (c->members[i].broken != NULL)
+			r->refused = c->members[i].broken;
 		else
-			r->members[r->n_members++] = s->members[i].g;
+			r->members[r->n_members++] = c->members[i].g;
 	}
-	for (size_t i = 0; i < s->n_rules; i++) {
-		rules[i] = on[s->of_rule[i]];
+	for (size_t i = 0; i < c->n_rules; i++) {
+		rules[i] = on[c->of_rule[i]];
 		if (!rules[i])
 			continue;
-		r->guard = s->guard;
-		r->tools = r->tools || s->tools[i];
+		r->guard = c->guard;
+		r->tools = r->tools || c->tools[i];
 	}
 	return r;
 }

@@ -18,11 +18,12 @@ struct ruleset;
 
 /*
  * workspace NULL: that of a key whose workspace has no rules of its own. stored: taken over and
- * cleared; NULL: none. Never fails: a stored guardrail that cannot be used refuses the requests
- * that it holds for, and says so. c must outlive the set.
+ * cleared; NULL: none. before: an earlier set of the workspace, or NULL; where only assignments
+ * differ from it nothing is compiled. Never fails: a stored guardrail that cannot be used refuses
+ * the requests that it holds for, and says so. c must outlive the set.
  */
-struct ruleset *ruleset_new(
-        const struct config *c, const char *workspace, struct store_guardrails_all *stored);
+struct ruleset *ruleset_new(const struct config *c, const char *workspace,
+        struct store_guardrails_all *stored, const struct ruleset *before);
 struct ruleset *ruleset_ref(struct ruleset *s);
 struct ruleset *ruleset_unref(struct ruleset *s); /* takes NULL; returns NULL */
 /* Why nobody in the workspace can be served; NULL: they can. */

@@ -269,13 +269,13 @@ def test_a_pattern_that_cannot_be_bounded_is_refused(server, admin, pattern):
 
 def test_all_rules_together_are_bounded(server, admin):
     """256 with those of the configuration: 255 in this workspace, 254 in the other one."""
-    rule = {"slug": "email", "action": "flag"}
-    made = create(admin, name="many", content_filter_builtins=[rule] * 250)
-    assert "256 rules" in create(admin, 400, name="six more", content_filter_builtins=[rule] * 6)["message"]
-    create(admin, name="five more", content_filter_builtins=[rule] * 5)
-    assert "256 rules" in change(admin, made["id"], 400, content_filter_builtins=[rule] * 251)["message"]
-    change(admin, made["id"], content_filter_builtins=[rule] * 249)
-    assert "254" in create(admin, 400, workspace_id="two", content_filter_builtins=[rule] * 255)["message"]
+    rule = {"pattern": "rare", "action": "flag"}
+    made = create(admin, name="many", content_filters=[rule] * 250)
+    assert "256 rules" in create(admin, 400, name="six more", content_filters=[rule] * 6)["message"]
+    create(admin, name="five more", content_filters=[rule] * 5)
+    assert "256 rules" in change(admin, made["id"], 400, content_filters=[rule] * 251)["message"]
+    change(admin, made["id"], content_filters=[rule] * 249)
+    assert "254" in create(admin, 400, workspace_id="two", content_filters=[rule] * 255)["message"]
 
 
 # ---- lists, and who may ----

@@ -27,7 +27,8 @@ static int set_up(void **state)
 }
 
 /* A set of guardrails "g0", "g1", … of these bodies; g1 is assigned to key a. */
-static struct ruleset *set_of(const char *const *bodies, size_t n, const char *workspace)
+static struct ruleset *set_after(
+        const struct ruleset *before, const char *const *bodies, size_t n, const char *workspace)
 {
 	struct store_guardrails_all all = {.n_guardrails = n, .n_keys = 1};
 
@@ -39,7 +40,12 @@ static struct ruleset *set_of(const char *const *bodies, size_t n, const char *w
 		str_format(all.guardrails[i].id, sizeof(all.guardrails[i].id), "g%zu", i);
 		all.guardrails[i].body = mem_strdup(bodies[i]);
 	}
-	return ruleset_new(&config, workspace, &all);
+	return ruleset_new(&config, workspace, &all, before);
+}
+
+static struct ruleset *set_of(const char *const *bodies, size_t n, const char *workspace)
+{
+	return set_after(NULL, bodies, n, workspace);
 }
 
 static enum guard_action action_for(
@@ -89,6 +95,35 @@ static void each_key_has_its_own(void **state)
 	ruleset_rules_free(r);
 }
 
+/* A change of assignments alone compiles nothing; any other does. */
+static void what_is_compiled_is_shared(void **state)
+{
+	static const char *const bodies[] = {"{\"name\":\"x\"," FILTER("ALL", "block") "}",
+	        "{\"name\":\"of a\"," FILTER("MINE", "redact") "}"};
+	static const char *const other[] = {"{\"name\":\"x\"," FILTER("ALL", "flag") "}",
+	        "{\"name\":\"of a\"," FILTER("MINE", "redact") "}"};
+	struct ruleset *first = set_of(bodies, 2, "one"), *second, *third;
+	struct rules *r[3];
+
+	str_copy(hash_a, sizeof(hash_a),
+	        STR("bb00000000000000000000000000000000000000000000000000000000000000"));
+	second = set_after(first, bodies, 2, "one");
+	third = set_after(first, other, 2, "one");
+	str_copy(hash_a, sizeof(hash_a),
+	        STR("aa00000000000000000000000000000000000000000000000000000000000000"));
+	r[0] = ruleset_rules(first, key_a);
+	r[1] = ruleset_rules(second, key_b);
+	r[2] = ruleset_rules(third, key_b);
+	assert_true(r[0]->guard == r[1]->guard && r[0]->guard != r[2]->guard);
+	ruleset_unref(first);
+	for (size_t i = 0; i < 3; i++)
+		ruleset_rules_free(r[i]);
+	assert_int_equal(action_for(second, key_b, "MINE", "of a"), GUARD_REDACT);
+	assert_int_equal(action_for(second, key_a, "MINE", NULL), GUARD_PASS);
+	ruleset_unref(second);
+	ruleset_unref(third);
+}
+
 static void one_that_cannot_be_used_refuses(void **state)
 {
 	static const char *const bodies[] = {
@@ -125,7 +160,7 @@ static void too_many_refuse_everybody(void **state)
 	all.phrases = mem_array(all.n_phrases, sizeof(*all.phrases));
 	for (size_t i = 0; i < all.n_phrases; i++)
 		str_format(all.phrases[i].phrase, sizeof(all.phrases[i].phrase), "phrase %zu", i);
-	s = ruleset_new(&config, "one", &all);
+	s = ruleset_new(&config, "one", &all, NULL);
 	assert_non_null(ruleset_error(s));
 	r = ruleset_rules(s, key_a);
 	assert_non_null(r->refused);
@@ -135,13 +170,13 @@ static void too_many_refuse_everybody(void **state)
 
 static void workspaces_have_their_own(void **state)
 {
-	struct ruleset *s = ruleset_new(&config, "two", NULL);
+	struct ruleset *s = ruleset_new(&config, "two", NULL, NULL);
 	struct rules *r = ruleset_rules(s, key_a);
 
 	assert_int_equal(r->n_members, 2);
 	ruleset_rules_free(r);
 	ruleset_unref(s);
-	s = ruleset_new(&config, NULL, NULL);
+	s = ruleset_new(&config, NULL, NULL, NULL);
 	r = ruleset_rules(s, key_a);
 	assert_int_equal(r->n_members, 1);
 	ruleset_rules_free(r);
@@ -152,6 +187,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(each_key_has_its_own),
+	        cmocka_unit_test(what_is_compiled_is_shared),
 	        cmocka_unit_test(one_that_cannot_be_used_refuses),
 	        cmocka_unit_test(too_many_refuse_everybody),
 	        cmocka_unit_test(workspaces_have_their_own),
