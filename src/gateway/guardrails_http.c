@@ -528,11 +528,17 @@ static void keys_work(struct job *j)
 }
 
 /* A key that is known must be of that workspace; one that is not may be made later. */
-static bool key_fits(const struct job *j, struct str hash, const struct store_scope *scope)
+static bool key_fits(const struct job *j, const struct store_key *stored, size_t n_stored,
+        struct str hash, const struct store_scope *scope)
 {
 	const struct config *c = j->g->config;
 	char hex[65];
 
+	for (size_t i = 0; i < n_stored; i++)
+		if (str_is(hash, stored[i].hash) &&
+		        (!str_is(scope->account, stored[i].account) ||
+		                !str_is(scope->workspace, stored[i].workspace)))
+			return false;
 	for (size_t i = 0; i < c->n_keys; i++) {
 		const struct config_key *k = &c->keys[i];
 
@@ -551,11 +557,15 @@ static struct str *hashes_of(
 {
 	const struct json *list = fields_strings(f, "key_hashes", HASHES_MOST);
 	struct str *hashes = mem_array(HASHES_MOST, sizeof(*hashes));
+	struct store_key *stored _cleanup_free_ = NULL;
 	char param[32];
-	size_t n = 0;
+	size_t n = 0, n_stored = 0;
 
 	if (list == NULL)
 		fields_fail(f, "key_hashes", "key_hashes is missing.");
+	if (scope != NULL && store_key_list(j->g->reader, (struct str){NULL, 0}, &stored, &n_stored,
+	                             &f->error) < 0)
+		f->failed = true;
 	for (const struct json *v = json_first(list); v != NULL && !f->failed; v = json_next(v)) {
 		struct str hash = json_str(v);
 
@@ -565,7 +575,7 @@ static struct str *hashes_of(
 			fields_fail(f, param,
 			        "%s must be a key's SHA-256: %d hex digits in small letters.",
 			        param, STORE_KEY_HASH);
-		else if (scope != NULL && !key_fits(j, hash, scope))
+		else if (scope != NULL && !key_fits(j, stored, n_stored, hash, scope))
 			fields_fail(f, param,
 			        "%s is a key of another workspace than the guardrail.", param);
 	}

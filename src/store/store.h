@@ -469,6 +469,7 @@ struct store_outbox_count {
 };
 int store_outbox_counts(
         struct store *s, struct store_outbox_count **ret, size_t *ret_n, struct error *err);
+
 /* ---- keys and workspaces ---- */
 
 #define STORE_KEYS_MAX       10000 /* of all accounts together, with those that were revoked of late */
@@ -558,7 +559,6 @@ int store_network_expire(struct store *s, int64_t before_ms, uint32_t limit, str
 #define STORE_GUARDRAILS_MAX     256     /* of one workspace */
 #define STORE_GUARDRAIL_BODY_MAX 8388608 /* bytes of its JSON */
 #define STORE_GUARDRAIL_KEYS_MAX 100000  /* assignments of one workspace */
-#define STORE_KEY_HASH           64      /* hex digits */
 #define STORE_PHRASE_MIN         3       /* bytes */
 #define STORE_PHRASE_MAX         1000
 

@@ -192,6 +192,23 @@ def test_a_key_of_another_workspace_is_refused(server, admin):
     assert admin.get("/guardrails/%s/assignments/keys" % made["id"]).json["total_count"] == 0
 
 
+def test_keys_that_were_made_are_assigned_like_those_of_the_configuration(server, admin):
+    made = create(admin, content_filters=[{"pattern": "WORD", "action": "block"}])
+    path = "/guardrails/%s/assignments/keys" % made["id"]
+    keys = {}
+    for workspace in ("one", "two"):
+        answer = admin.post("/keys", {"name": "of " + workspace, "workspace": workspace})
+        assert answer.status == 201, answer
+        keys[workspace] = answer.json
+    refused = admin.post(path, {"key_hashes": [keys["two"]["hash"]]})
+    assert refused.status == 400 and refused.error["param"] == "key_hashes[0]"
+    assert admin.post(path, {"key_hashes": [keys["one"]["hash"]]}).json == {"assigned_count": 1}
+    everywhere(server, lambda: say(server, keys["one"]["key"], None, "WORD").status == 403)
+    assert say(server, keys["two"]["key"], None, "WORD").status == 404
+    for key in keys.values():
+        assert admin.delete("/keys/" + key["hash"]).status == 200
+
+
 def test_providers_and_models_are_bound_too(server, upstream, admin):
     model = upstream.says("chat", *[Say("said")] * 100)
     made = create(admin, workspace_default=True, allowed_providers=["up-gemini"])
