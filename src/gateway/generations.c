@@ -11,6 +11,7 @@
  * All of it is read on the pool, from the workspace of the asking key only.
  */
 #include "gateway/generations.h"
+#include "gateway/job.h"
 
 #include <stdlib.h>
 
@@ -18,29 +19,33 @@
 #define LIST_MOST   1000
 #define TOTALS_MOST 10000
 #define FILTER_MAX  512
-#define ANSWER_MAX  ((size_t)64 << 20)
-
-struct job {
-	struct gateway *g;
-	const struct config_key *key;
-	struct http_exchange *x; /* NULL: the client has gone */
-	struct owner owner;
-	bool under_v1;
-	void (*work)(struct job *j);
-	struct generations_filters filters;
-	char id[64];
-	struct buf out; /* the answer */
-	int result;
-	struct error err;
-};
+#define ID_MAX      64
 
 /* ---- what the pool does ---- */
 
-static void say_not_found(struct job *j)
+static void say_not_found(struct job *j, const char *id)
 {
 	if (j->result == -ERR_NOT_FOUND || j->result == -ERR_INVALID)
 		j->result = error_set(
-		        &j->err, ERR_NOT_FOUND, "There is no generation of the id '%s'.", j->id);
+		        &j->err, ERR_NOT_FOUND, "There is no generation of the id '%s'.", id);
+}
+
+/* The id in the path, or else in the query; false: there is none. */
+static bool id_of(struct job *j, char id[ID_MAX])
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(ID_MAX);
+
+	if (j->params[0].n > 0) {
+		str_copy(id, ID_MAX, j->params[0]);
+		return true;
+	}
+	if (!http_query_get(j->query, "id", &b) || b.len == 0) {
+		j->result = error_param(
+		        &j->err, ERR_INVALID, "id", "The query names no generation: ?id=gen-….");
+		return false;
+	}
+	str_copy(id, ID_MAX, (struct str){b.data, b.len});
+	return true;
 }
 
 /* {"data": {…, which data_end() closes. */
@@ -60,11 +65,13 @@ static void data_end(struct json_writer *w)
 
 static struct record *read_one(struct job *j)
 {
-	struct store_scope scope = row_scope(j->key);
 	struct record *r = NULL;
+	char id[ID_MAX];
 
-	j->result = store_record_get(j->g->reader, &scope, str_of(j->id), &r, &j->err);
-	say_not_found(j);
+	if (!id_of(j, id))
+		return NULL;
+	j->result = store_record_get(j->g->reader, &j->scope, str_of(id), &r, &j->err);
+	say_not_found(j, id);
 	return j->result < 0 ? NULL : r;
 }
 
@@ -117,25 +124,26 @@ static void runs_work(struct job *j)
 
 static void forget_work(struct job *j)
 {
-	struct store_scope scope = row_scope(j->key);
 	struct json_writer w;
+	char id[ID_MAX];
 
-	j->result = store_record_forget(j->g->store, &scope, str_of(j->id), &j->err);
-	say_not_found(j);
+	if (!id_of(j, id))
+		return;
+	j->result = store_record_forget(j->g->store, &j->scope, str_of(id), &j->err);
+	say_not_found(j, id);
 	jw_init(&w, &j->out);
 	jw_object(&w);
-	jw_kcstr(&w, "id", j->id);
+	jw_kcstr(&w, "id", id);
 	jw_kbool(&w, "deleted", true);
 	jw_end(&w);
 }
 
-static void list_work(struct job *j)
+static void list_find(struct job *j, const struct store_record_query *q)
 {
-	struct store_scope scope = row_scope(j->key);
 	struct store_record_list list = {0};
 	struct json_writer w;
 
-	j->result = store_record_list(j->g->reader, &scope, &j->filters.query, &list, &j->err);
+	j->result = store_record_list(j->g->reader, &j->scope, q, &list, &j->err);
 	if (j->result < 0)
 		return;
 	jw_init(&w, &j->out);
@@ -175,15 +183,13 @@ static void write_total(struct json_writer *w, const struct store_record_total *
 }
 
 /* GET /generations/totals: sums by day, model and key, which the page's charts show. */
-static void totals_work(struct job *j)
+static void totals_find(struct job *j, const struct store_record_query *q)
 {
-	struct store_scope scope = row_scope(j->key);
-	const struct store_record_query *q = &j->filters.query;
 	struct store_record_total *totals = NULL;
 	struct json_writer w;
 	size_t n = 0;
 
-	j->result = store_record_totals(j->g->reader, &scope, q->from_ms,
+	j->result = store_record_totals(j->g->reader, &j->scope, q->from_ms,
 	        q->until_ms > 0 ? q->until_ms : INT64_MAX, TOTALS_MOST, &totals, &n, &j->err);
 	if (j->result < 0)
 		return;
@@ -200,109 +206,26 @@ static void totals_work(struct job *j)
 	store_record_totals_free(totals, n);
 }
 
-/* ---- asking and answering ---- */
-
-static void on_gone(void *self, enum http_gone why)
-{
-	((struct job *)self)->x = NULL;
-}
-
-static struct job *job_new(struct request *r, void (*work)(struct job *j))
-{
-	struct job *j = mem_alloc(sizeof(*j));
-
-	*j = (struct job){.g = r->g, .key = r->key, .x = r->x, .under_v1 = r->under_v1};
-	j->work = work;
-	j->owner = (struct owner){NULL, on_gone, j};
-	buf_init(&j->out, ANSWER_MAX);
-	return j;
-}
-
-static void job_free(struct job *j)
-{
-	generations_filters_clear(&j->filters);
-	buf_free(&j->out);
-	free(j);
-}
-
-static void job_refuse(struct job *j, const struct error *e)
-{
-	respond_error(j->x, j->under_v1, e);
-	job_free(j);
-}
-
-static void job_work(void *arg)
-{
-	struct job *j = arg;
-
-	j->work(j);
-	if (j->result == 0 && buf_error(&j->out) < 0)
-		j->result = error_set(&j->err, ERR_TOO_LARGE, "The answer would be too large.");
-}
-
-static void job_done(void *arg)
-{
-	struct job *j = arg;
-
-	if (j->x != NULL) {
-		http_exchange_set_data(j->x, NULL);
-		if (j->result < 0)
-			respond_error(j->x, j->under_v1, &j->err);
-		else
-			respond_json(j->x, 200, &j->out);
-	}
-	job_free(j);
-}
-
-static void job_go(struct job *j)
-{
-	struct error e;
-
-	http_exchange_set_data(j->x, &j->owner);
-	if (pool_run(j->g->pool, job_work, job_done, j))
-		return;
-	http_exchange_set_data(j->x, NULL);
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
-	job_refuse(j, &e);
-}
-
-static void by_query_id(struct request *r, void (*work)(struct job *j))
-{
-	_cleanup_buf_ struct buf b = BUF_INIT(sizeof(((struct job *)NULL)->id));
-	struct job *j = job_new(r, work);
-	struct error e;
-
-	if (!http_query_get(http_request_query(r->x), "id", &b) || b.len == 0) {
-		error_param(&e, ERR_INVALID, "id", "The query names no generation: ?id=gen-….");
-		job_refuse(j, &e);
-		return;
-	}
-	str_copy(j->id, sizeof(j->id), (struct str){b.data, b.len});
-	job_go(j);
-}
+/* ---- what is asked ---- */
 
 void generations_get(struct request *r)
 {
-	by_query_id(r, get_work);
+	job_run(r, get_work);
 }
 
 void generations_content(struct request *r)
 {
-	by_query_id(r, content_work);
+	job_run(r, content_work);
 }
 
 void generations_forget(struct request *r)
 {
-	by_query_id(r, forget_work);
+	job_run(r, forget_work);
 }
 
 void generations_runs(struct request *r)
 {
-	struct job *j = job_new(r, runs_work);
-
-	str_copy(j->id, sizeof(j->id), r->params[0]);
-	job_go(j);
+	job_run(r, runs_work);
 }
 
 static bool number_of(struct str query, const char *name, uint64_t most, uint64_t *ret)
@@ -391,24 +314,33 @@ void generations_filters_clear(struct generations_filters *f)
 		buf_free(&f->texts[i]);
 }
 
+/* Reads the filters for one of these. */
+static void filtered(struct job *j, void (*find)(struct job *j, const struct store_record_query *q))
+{
+	struct generations_filters filters = {.query = {.limit = 0}};
+
+	j->result = generations_filters_read(&filters, j->query, &j->err);
+	if (j->result == 0)
+		find(j, &filters.query);
+	generations_filters_clear(&filters);
+}
+
+static void list_work(struct job *j)
+{
+	filtered(j, list_find);
+}
+
+static void totals_work(struct job *j)
+{
+	filtered(j, totals_find);
+}
+
 void generations_list(struct request *r)
 {
-	struct job *j = job_new(r, list_work);
-	struct error e;
-
-	if (generations_filters_read(&j->filters, http_request_query(r->x), &e) < 0)
-		job_refuse(j, &e);
-	else
-		job_go(j);
+	job_run(r, list_work);
 }
 
 void generations_totals(struct request *r)
 {
-	struct job *j = job_new(r, totals_work);
-	struct error e;
-
-	if (generations_filters_read(&j->filters, http_request_query(r->x), &e) < 0)
-		job_refuse(j, &e);
-	else
-		job_go(j);
+	job_run(r, totals_work);
 }
