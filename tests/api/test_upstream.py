@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from brigtest import SHELL, check_error, outputs_of, text_of
+from brigtest import SHELL, Server, check_error, outputs_of, text_of
 from fake_provider import (DONE, Cut, Hold, Pause, Reply, Reset, calls, chunk, ending, error, event, shell, text,
                            text_deltas, usage_chunk)
 
@@ -386,27 +386,35 @@ def test_a_kept_connection_that_the_upstream_has_closed_is_no_failure(client, pr
 
 # ---- sizes ----
 
-def test_a_large_answer_arrives_whole(client, provider):
+@pytest.fixture(scope="module")
+def patient(provider):
+    """A client of a server that gives the upstream time: what is large may come slowly on a busy machine."""
+    server = Server(provider)
+    with server.running():
+        yield server.client()
+
+
+def test_a_large_answer_arrives_whole(patient, provider):
     big = "x" * (4 << 20)
-    assert len(text_of(client.ask(provider.model(text(big, pieces=64))))) == len(big)
+    assert len(text_of(patient.ask(provider.model(text(big, pieces=64))))) == len(big)
 
 
-def test_an_event_over_its_bound_is_a_failure_and_not_a_flood(client, provider):
+def test_an_event_over_its_bound_is_a_failure_and_not_a_flood(patient, provider):
     def flood():
         yield b"data: "
         for _ in range(400):
             yield b"x" * (1 << 16)
-    answer = client.post("/responses", {"model": provider.model(Reply([flood])).name, "input": "x"})
+    answer = patient.post("/responses", {"model": provider.model(Reply([flood])).name, "input": "x"})
     assert answer.status == 502, answer
-    check_error(answer, client.base)
+    check_error(answer, patient.base)
 
 
-def test_endless_arguments_are_a_failure(client, provider):
+def test_endless_arguments_are_a_failure(patient, provider):
     def endless():
         yield chunk({"tool_calls": [dict(shell("x"), function={"name": "shell", "arguments": '{"commands":["'})]})
         while True:
             yield chunk({"tool_calls": [{"index": 0, "function": {"arguments": "x" * 65536}}]})
-    story = breaks(client, provider.model(Reply([endless])), tools=[SHELL])
+    story = breaks(patient, provider.model(Reply([endless])), tools=[SHELL])
     assert not outputs_of(story.response)
 
 
