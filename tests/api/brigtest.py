@@ -20,8 +20,10 @@ KEYS = {"one": "brig-test-key-of-workspace-one", "two": "brig-test-key-of-worksp
         "far": "brig-test-key-of-another-account"}
 UPSTREAM_KEY = "sk-upstream-0123456789abcdef"
 
-# Each server of a run has ids of its own.
+# Each server of a run has ids of its own. Runs side by side are told their lane, 0 or 1, and then share none.
 ID_STEP = 0x11000000
+LANE = os.environ.get("BRIG_TEST_LANE")
+ID_SLOTS = range(13) if LANE is None else range(6 * int(LANE), 6 * int(LANE) + 6)
 ids_given = os.getpid()
 
 
@@ -126,7 +128,7 @@ class Server:
         self.data = pathlib.Path(data) if data else self.folder / "data"
         self.log_path = self.folder / "serve.log"
         self.config_path = self.folder / "brig.yaml"
-        self.id_base = 0x10000000 + ID_STEP * (ids_given % 13)
+        self.id_base = 0x10000000 + ID_STEP * ID_SLOTS[ids_given % len(ID_SLOTS)]
         ids_given += 1
         self.config = {
             "listen": "127.0.0.1:0",
