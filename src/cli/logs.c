@@ -342,7 +342,8 @@ int cli_logs(int argc, char **argv)
 	const struct cli_flag flags[] = {
 	        {"--model", "MODEL", "the model that served, as provider/model", &values[0], NULL},
 	        {"--provider", "NAME", "of this provider", &values[1], NULL},
-	        {"--api", "NAME", "responses, messages, gemini, chat or exec", &values[2], NULL},
+	        {"--api", "NAME", "responses, messages, gemini, chat, exec or container",
+	                &values[2], NULL},
 	        {"--key", "HASH", "asked with this key", &values[3], NULL},
 	        {"--session", "ID", "of this session", &values[4], NULL},
 	        {"--user", "NAME", "of this user", &values[5], NULL},

@@ -650,6 +650,11 @@ enum sup_how container_hold_how(const struct container_hold *h)
 	return h->how;
 }
 
+bool container_hold_keeps(const struct container_hold *h)
+{
+	return h->keep_ms > 0;
+}
+
 uint64_t container_hold_generation(const struct container_hold *h)
 {
 	return h->generation;

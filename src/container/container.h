@@ -75,6 +75,7 @@ struct container_hold *container_claim(struct container_client *c, const struct 
  * Takes NULL. */
 void container_release(struct container_hold *h);
 enum sup_how container_hold_how(const struct container_hold *h);
+bool container_hold_keeps(const struct container_hold *h); /* its spec said keep_ms */
 uint64_t container_hold_generation(const struct container_hold *h);
 
 /* ---- commands ---- */

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "gateway/documents.h"
 #include "gateway/fields.h"
+#include "gateway/keeping.h"
 #include "gateway/network.h"
 #include "gateway/saving.h"
 #include "network/policy.h"
@@ -122,6 +123,7 @@ struct job {
 	size_t asked;
 	bool explicit_limits, explicit_keep;
 	int64_t keep_until_ms; /* as asked for */
+	int64_t was_until_ms;  /* the row's before that */
 	char *network;         /* CREATE: the policy that is asked for; NULL: not given */
 	bool new_network;      /* the row that was there has another */
 	char (*file_ids)[STORE_ID_MAX + 2]; /* CREATE */
@@ -193,6 +195,7 @@ static int keep(struct job *j)
 
 	if (!j->explicit_keep)
 		return 0;
+	j->was_until_ms = j->row.keep_until_ms;
 	j->row.keep_until_ms = j->keep_until_ms;
 	return store_container_keep(
 	        j->g->store, &scope, str_of(j->row.id), j->keep_until_ms, &j->err);
@@ -347,14 +350,29 @@ static void on_status(void *ctx, const struct container_status *s, const struct 
 	job_answer(j, &out);
 }
 
-/* One that is not live is kept from its next use on: its row says so. */
-static void on_kept(void *ctx, const struct container_status *s, const struct error *err)
+static void on_keeping(void *ctx, const struct error *err)
 {
 	struct job *j = ctx;
 	uint8_t key[SUP_KEY_LEN];
 
+	if (err != NULL) {
+		job_fail(j, err);
+		return;
+	}
 	key_of(j, j->row.id, key);
 	container_ask_status(j->g->containers, key, on_status, j);
+}
+
+/* One that is not live is kept from its next use on: its row says so. */
+static void on_kept(void *ctx, const struct container_status *s, const struct error *err)
+{
+	struct job *j = ctx;
+
+	if (err != NULL)
+		on_keeping(j, NULL);
+	else
+		keeping_ordered(j->g, j->key, j->row.id, j->row.keep_until_ms > 0, j->was_until_ms,
+		        on_keeping, j);
 }
 
 static void order_keep(struct job *j, const uint8_t key[SUP_KEY_LEN])

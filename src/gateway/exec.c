@@ -7,6 +7,7 @@
  */
 #include "gateway/exec.h"
 #include "gateway/idempotency.h"
+#include "gateway/keeping.h"
 
 #include "base/id.h"
 #include "gateway/saving.h"
@@ -376,6 +377,7 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 		exec_ended(e);
 		return;
 	}
+	keeping_claimed(e->g, e->key, e->container, hold);
 	exec_record_open(e);
 }
 

@@ -12,6 +12,7 @@
 #include "gateway/rulebook.h"
 #include "gateway/lists.h"
 #include "gateway/idempotency.h"
+#include "gateway/keeping.h"
 #include "gateway/ledger.h"
 #include "gateway/network.h"
 #include "gateway/saving.h"
@@ -83,6 +84,7 @@ static void on_container_ended(void *ctx, const uint8_t key[SUP_KEY_LEN], enum s
 	/* Holders learn it from their channels; the store's row says nothing about being live. */
 	if (g->saving != NULL)
 		saving_ended(g->saving, key);
+	keeping_ended(g->keeping, key);
 }
 
 static void on_claim(void *ctx, bool claimed, enum sup_how how, uint64_t waited_ns)
@@ -245,6 +247,9 @@ static int gateway_start(struct gateway *g, struct error *err)
 	g->broadcast = broadcast_start(g, err);
 	if (g->broadcast == NULL)
 		return -ERR_IO;
+	g->keeping = keeping_start(g, err);
+	if (g->keeping == NULL)
+		return -ERR_NOMEM;
 	r = start_server(g, err);
 	if (r == 0)
 		g->metrics = metrics_start(g);
@@ -272,6 +277,7 @@ static void gateway_stop(struct gateway *g)
 	g->keys = keys_free(g->keys);
 	g->lists = lists_free(g->lists);
 	g->network = network_free(g->network);
+	g->keeping = keeping_free(g->keeping);
 	keeper_free(g->keeper);
 	store_close(g->store);
 	store_close(g->reader);

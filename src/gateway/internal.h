@@ -16,9 +16,9 @@
  *     guardrails.c what requests are scanned for, before all else
  *     rulebook.c, ruleset.c, stored_guardrail.c, guardrails_http.c  by which rules
  *     job.c       requests that the pool answers
- *     recording.c, ledger.c  what happened, and its price
  *     keys.c, key_limits.c  who may ask, and how much; tenants.c: how that is managed
  *     broadcast*.c  traces, and where they are sent to
+ *     recording.c, ledger.c  what happened, and its price; keeping.c  the price of keep_running
  *     metrics*.c, health.c  figures, and whether it is well
  */
 #ifndef BRIG_GATEWAY_INTERNAL_H
@@ -53,6 +53,7 @@ struct rulebook;
 struct ledger;
 struct keys;
 struct broadcast;
+struct keeping;
 
 struct gateway {
 	const struct gateway_options *options;
@@ -74,6 +75,7 @@ struct gateway {
 	struct lists *lists;   /* of models, as providers tell them */
 	struct shared *shared; /* with the other gateways of this node */
 	struct keeper *keeper;
+	struct keeping *keeping; /* the price of keep_running */
 	struct ledger *ledger;
 	struct keys *keys;
 	struct metrics *metrics;
@@ -316,6 +318,8 @@ bool forward_to_owner(struct request *r, struct str container, struct str id);
 /* ---- keeper.c ---- */
 
 struct keeper *keeper_start(struct gateway *g, struct error *err); /* NULL: failed */
+/* Does this gateway keep the node's time, as far as it knows? k may be NULL. */
+bool keeper_is_here(const struct keeper *k);
 /* After the pool has ended: nothing of it is under way any more. Takes NULL; returns NULL. */
 struct keeper *keeper_free(struct keeper *k);
 

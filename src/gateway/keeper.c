@@ -302,6 +302,11 @@ struct keeper *keeper_start(struct gateway *g, struct error *err)
 	return k;
 }
 
+bool keeper_is_here(const struct keeper *k)
+{
+	return k != NULL && k->held;
+}
+
 struct keeper *keeper_free(struct keeper *k)
 {
 	if (k == NULL)

@@ -16,6 +16,7 @@
 #include "base/id.h"
 #include "base/utf8.h"
 #include "gateway/idempotency.h"
+#include "gateway/keeping.h"
 #include "gateway/saving.h"
 
 #include <stdlib.h>
@@ -345,6 +346,7 @@ static void on_claimed(void *ctx, struct container_hold *hold, const struct erro
 		return;
 	}
 	t->run.started_container = container_hold_how(hold) != SUP_WAS_LIVE;
+	keeping_claimed(t->g, t->key, t->request.container_id, hold);
 	run_prepare(t);
 }
 

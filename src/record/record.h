@@ -83,7 +83,7 @@ struct record {
 	enum record_state state;
 	char *account, *workspace;
 	char *key_hash, *key_name;
-	char *api;              /* "responses", "messages", "gemini", "chat", "exec" */
+	char *api;              /* "responses", "messages", "gemini", "chat", "exec"; "container": kept running */
 	char *asked;            /* the model as the client named it */
 	char *provider, *model; /* who served it in the end */
 	char *session_id, *user, *request_id, *user_agent;

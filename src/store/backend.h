@@ -102,6 +102,10 @@ struct store_backend {
         struct error *err);
 	int (*record_forget)(struct store *s, const struct store_scope *scope, struct str id, struct error *err);
 	int (*records_recover)(struct store *s, struct str holder, int64_t before_ms, struct error *err);
+	int (*kept_change)(struct store *s, const struct store_kept_change *c,
+	        struct store_kept_settled *ret, struct error *err);
+	int (*kept_list)(struct store *s, struct str holder, int64_t now_ms, uint32_t limit,
+	        struct store_kept **ret, size_t *ret_n, struct error *err);
 	int (*records_expire)(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
 	int (*destination_create)(struct store *s, const struct store_scope *scope,
 	        const struct store_destination *d, struct error *err);

@@ -637,6 +637,8 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->hits[i]);
 	for (size_t i = 0; i < SQLITE_KEY_STATEMENTS; i++)
 		sqlite3_finalize(q->keys[i]);
+	for (size_t i = 0; i < SQLITE_KEPT_STATEMENTS; i++)
+		sqlite3_finalize(q->kept[i]);
 	q->checkpoint = sqlite_checkpoint_free(q->checkpoint);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);
@@ -812,6 +814,8 @@ static const struct store_backend backend = {
         .record_forget = sqlite_records_forget,
         .records_recover = sqlite_records_recover,
         .records_expire = sqlite_records_expire,
+        .kept_change = sqlite_kept_change,
+        .kept_list = sqlite_kept_list,
         .destination_create = sqlite_broadcast_create,
         .destination_get = sqlite_broadcast_get,
         .destination_list = sqlite_broadcast_list,

@@ -21,6 +21,7 @@
 #define SQLITE_GUARDRAIL_STATEMENTS   28
 #define SQLITE_HIT_STATEMENTS         4
 #define SQLITE_KEY_STATEMENTS         12
+#define SQLITE_KEPT_STATEMENTS        4
 
 struct sqlite_checkpoint;
 
@@ -39,6 +40,7 @@ struct sqlite {
 	sqlite3_stmt *guardrails[SQLITE_GUARDRAIL_STATEMENTS];    /* and sqlite_guardrails.c */
 	sqlite3_stmt *hits[SQLITE_HIT_STATEMENTS];                /* and sqlite_hits.c */
 	sqlite3_stmt *keys[SQLITE_KEY_STATEMENTS];                /* and sqlite_keys.c */
+	sqlite3_stmt *kept[SQLITE_KEPT_STATEMENTS];               /* and sqlite_kept.c */
 };
 
 struct sqlite *sqlite_lock(struct store *s);
@@ -157,6 +159,16 @@ int sqlite_records_totals(struct store *s, const struct store_scope *scope, int6
 int sqlite_records_forget(struct store *s, const struct store_scope *scope, struct str id, struct error *err);
 int sqlite_records_recover(struct store *s, struct str holder, int64_t before_ms, struct error *err);
 int sqlite_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
+/* The row alone, within the caller's transaction. */
+int sqlite_records_put(
+        struct sqlite *q, struct str holder, const struct record *r, struct error *err);
+
+/* ---- sqlite_kept.c ---- */
+
+int sqlite_kept_change(struct store *s, const struct store_kept_change *c,
+        struct store_kept_settled *ret, struct error *err);
+int sqlite_kept_list(struct store *s, struct str holder, int64_t now_ms, uint32_t limit,
+        struct store_kept **ret, size_t *ret_n, struct error *err);
 /* For the lock's holder. The record in that row with its parts; *ret NULL: there is none. */
 int sqlite_records_at(
         struct sqlite *q, int64_t n, bool content, struct record **ret, struct error *err);

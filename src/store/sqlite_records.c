@@ -291,7 +291,7 @@ static void sql_write(struct buf *sql, enum statement which)
 		return;
 	case ST_RECOVER:
 		buf_puts(sql, "UPDATE records SET state = 2, end_ms = heartbeat_ms WHERE state = 0 "
-		              "AND heartbeat_ms < ?1");
+		              "AND heartbeat_ms < ?1 AND api IS NOT 'container'");
 		return;
 	case ST_RECOVER_HOLDER:
 		buf_puts(sql, "UPDATE records SET state = 2, end_ms = heartbeat_ms WHERE state = 0 "
@@ -404,6 +404,14 @@ static int write_row(struct sqlite *q, struct str holder, const struct record *r
 		result = sqlite_fail(q, "write a record", err);
 	sqlite_reset_statement(st);
 	return result;
+}
+
+int sqlite_records_put(
+        struct sqlite *q, struct str holder, const struct record *r, struct error *err)
+{
+	int64_t n;
+
+	return write_row(q, holder, r, &n, err);
 }
 
 static int write_beat(struct sqlite *q, const struct record *r, struct error *err)

@@ -576,6 +576,24 @@ static int check_destination(
 	return r < 0 ? r : check_text(id, STORE_ID_MAX, "destination id", err);
 }
 
+int store_kept_change(struct store *s, const struct store_kept_change *c,
+        struct store_kept_settled *ret, struct error *err)
+{
+	int r = check_key(&c->scope, c->container, err);
+
+	if (r == 0)
+		r = check_text(c->holder, 300, "holder", err);
+	return r < 0 ? r : s->backend->kept_change(s, c, ret, err);
+}
+
+int store_kept_list(struct store *s, struct str holder, int64_t now_ms, uint32_t limit,
+        struct store_kept **ret, size_t *ret_n, struct error *err)
+{
+	if (limit < 1 || limit > LIMIT_MAX)
+		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
+	return s->backend->kept_list(s, holder, now_ms, limit, ret, ret_n, err);
+}
+
 int store_destination_create(struct store *s, const struct store_scope *scope,
         const struct store_destination *d, struct error *err)
 {

@@ -18,6 +18,7 @@
 #define BRIG_STORE_STORE_H
 
 #include "base/error.h"
+#include "base/money.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -398,6 +399,37 @@ int store_record_forget(
  * holder {NULL,0}, all whose heartbeat was before before_ms. Returns how many.
  */
 int store_records_recover(struct store *s, struct str holder, int64_t before_ms, struct error *err);
+/*
+ * Containers that are kept running have records of their own (api "container"), at most one open
+ * one each, which no recovery above touches: whoever bills the node's settles them.
+ */
+struct store_kept_change {
+	struct store_scope scope;
+	struct str container;
+	struct str holder; /* the node that it runs on */
+	struct money price_per_second;
+	int state;               /* enum record_state: of the open one; RECORD_OPEN: a heartbeat */
+	int64_t at_ms;           /* up to when it is priced; 0: its last heartbeat */
+	const struct record *next; /* is opened where none is open then, and the container is to be
+	                              kept after its begin_ms; NULL: none is */
+};
+/* What was settled; ret may be NULL. One that began after at_ms stays as it is. 0 or an error. */
+struct store_kept_settled {
+	uint64_t n, sandbox_ms;
+	struct money sandbox_cost;
+};
+int store_kept_change(struct store *s, const struct store_kept_change *c,
+        struct store_kept_settled *ret, struct error *err);
+struct store_kept {
+	char account[65], workspace[65], container[STORE_ID_MAX + 1];
+	int64_t until_ms; /* as its row says; 0: no longer, or the container is gone */
+	int64_t begin_ms; /* of its open record; 0: it has none */
+	char key_hash[65]; /* of its newest record; "": nobody's */
+};
+/* Those with an open record of this holder, and those that are to be kept after now_ms and have
+ * none; at most limit. free() *ret. */
+int store_kept_list(struct store *s, struct str holder, int64_t now_ms, uint32_t limit,
+        struct store_kept **ret, size_t *ret_n, struct error *err);
 /* For the keeper: removes at most `limit` that began before before_ms and are not open. How many. */
 int store_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
 

@@ -76,6 +76,11 @@ export const day = (date) => `${date.slice(8)} ${MONTHS[Number(date.slice(5, 7))
 export const shortHash = (hash) => (hash ? hash.slice(0, 8) : "–");
 
 /** Some words for how it ended. */
+// What cost without a model, or null.
+export function bare(r) {
+  return { exec: "exec", container: "kept running" }[r.api_type] ?? null;
+}
+
 export function outcome(r) {
   if (r.ledger_status === "open") return { text: "running", kind: "live" };
   if (r.ledger_status === "recovered") return { text: "recovered", kind: "bad" };

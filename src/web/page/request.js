@@ -1,7 +1,7 @@
 // One request as it went: what was said, each call of a model and each run of a tool in the order of time, what was answered.
 import { ask, get, maybe, poll, send } from "./api.js";
 import { announce, button, confirm, fill, h, problem, svg } from "./dom.js";
-import { count, mark, money, outcome, seconds, shortHash, time } from "./format.js";
+import { bare, count, mark, money, outcome, seconds, shortHash, time } from "./format.js";
 import { hitList } from "./guardrails.js";
 import { commandBlock, longText } from "./terminal.js";
 
@@ -128,7 +128,7 @@ function fact(name, value, note = null, big = false) {
 }
 
 function facts(r) {
-  const exec = r.api_type === "exec";
+  const exec = bare(r) !== null;
   const modelCost = r.upstream_inference_cost === null ? "model unpriced" : `model ${money(r.upstream_inference_cost)}`;
   return h("dl", { class: "facts" },
     fact("Cost", money(r.total_cost), exec ? null : `${modelCost}, sandbox ${money(r.server_tool_cost)}`, true),
@@ -182,7 +182,7 @@ export async function requestView({ place, id, setTitle, signal }) {
 
   function show(r, runs, content, error) {
     const how = outcome(r);
-    setTitle(r.api_type === "exec" ? "exec" : r.model ?? r.requested_model ?? "Request");
+    setTitle(bare(r) ?? r.model ?? r.requested_model ?? "Request");
     fill(state, mark(how));
     fill(body,
       h("div", { class: "head" }, state, r.error ? h("span", { class: "error" }, r.error) : null,

@@ -2,7 +2,7 @@
 // only for what is newer than the oldest row that may still change.
 import { get, maybe, poll } from "./api.js";
 import { announce, button, choice, empty, field, fill, h, row, table } from "./dom.js";
-import { count, mark, moneyCell, outcome, seconds, shortHash, time } from "./format.js";
+import { bare, count, mark, moneyCell, outcome, seconds, shortHash, time } from "./format.js";
 
 const PAGE = 100;
 const EVERY = 2000;
@@ -40,10 +40,10 @@ function cells(r) {
   return [
     time(r.created_at_ms),
     mark(outcome(r)),
-    h("a", { href: `#/requests/${encodeURIComponent(r.id)}` }, r.api_type === "exec" ? "exec" : model),
+    h("a", { href: `#/requests/${encodeURIComponent(r.id)}` }, bare(r) ?? model),
     r.api_type,
-    r.api_type === "exec" ? "–" : count(r.tokens_prompt),
-    r.api_type === "exec" ? "–" : count(r.tokens_completion),
+    bare(r) ? "–" : count(r.tokens_prompt),
+    bare(r) ? "–" : count(r.tokens_completion),
     r.sandbox_ms ? seconds(r.sandbox_ms) : "–",
     moneyCell(r.total_cost),
     seconds(r.latency),
