@@ -52,6 +52,8 @@ static void keep_text(struct trace_answer *a, struct str s)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(4 * sizeof(a->text));
 
+	if (s.n == 0)
+		return;
 	utf8_append_valid(&text, s.p, s.n < sizeof(a->text) ? s.n : sizeof(a->text));
 	str_copy(a->text, sizeof(a->text), (struct str){text.data, text.len});
 	for (char *p = a->text; *p; p++)
