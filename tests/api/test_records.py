@@ -43,6 +43,33 @@ def test_a_turn_is_recorded_with_its_price(client, provider):
     assert row["requested_model"] == model.name
 
 
+IDS = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
+
+
+@pytest.mark.parametrize("header, kept", [
+    ("00-" + IDS + "-01", "00-" + IDS + "-01"),
+    ("cc-" + IDS + "-00-of-a-later-version", "00-" + IDS + "-00"),
+    ("ff-" + IDS + "-01", None),
+    ("00-" + IDS.upper() + "-01", None),
+    ("00-" + IDS + "-01, 00-" + IDS + "-01", None),
+], ids=["good", "later", "none", "capitals", "two"])
+def test_the_caller_s_span_is_kept(client, provider, header, kept):
+    headers = {"traceparent": header, "x-session-id": "records-of-the-header"}
+    answer = client.post("/responses", {"model": provider.model(text("hi")).name, "input": "go",
+                                        "trace": {"trace_name": "n", "x": 1}}, headers=headers)
+    row = record(client, answer.headers["x-generation-id"])
+    assert row["traceparent"] == kept and row["session_id"] == "records-of-the-header"
+    assert row["trace"] == {"trace_name": "n", "x": 1}
+
+
+def test_the_caller_s_span_of_an_exec_is_kept(client):
+    headers = {"traceparent": "00-" + IDS + "-01", "x-session-id": "s", "User-Agent": "records/1"}
+    answer = client.post("/containers/records-traceparent/exec", {"commands": ["true"]}, headers=headers)
+    row = record(client, answer.headers["x-generation-id"])
+    assert row["traceparent"] == headers["traceparent"]
+    assert (row["session_id"], row["user_agent"]) == ("s", "records/1")
+
+
 def test_a_short_run_in_a_new_container_costs_three_tenths_of_a_cent(client, provider):
     model = provider.model(calls(shell("echo hi; echo no >&2; exit 3")), text("done"))
     answer, generation = ask(client, model, tools=[SHELL])
