@@ -108,6 +108,10 @@ def test_after_a_crash_open_rows_are_settled_and_marked(make_server, provider, w
         os.kill(old[0], signal.SIGKILL)
         wait_for(lambda: server.gateways() and server.gateways() != old, 20)
     else:
+        # A supervisor's sockets close before the kernel kills its gateways for its death: one that sees the first in time
+        # settles what it has, which is right too. One that stands still cannot, as where the power goes.
+        for pid in server.gateways():
+            os.kill(pid, signal.SIGSTOP)
         server.kill()
         wait_for(lambda: not server.own(), 20)
         server.start()
@@ -119,8 +123,7 @@ def test_after_a_crash_open_rows_are_settled_and_marked(make_server, provider, w
         except OSError:
             return None
     (row,) = wait_for(found, 20)
-    # A gateway that loses its supervisor may still settle what it has before it goes; one that is killed cannot.
-    assert row["ledger_status"] in (("recovered",) if whom == "gateway" else ("settled", "recovered"))
+    assert row["ledger_status"] == "recovered"
     assert row["server_tool_cost"] == row["total_cost"] == Decimal("0.003")
     assert row["generation_time"] is not None
 
