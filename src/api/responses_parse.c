@@ -504,10 +504,6 @@ static int check_background(struct responses_parser *p, struct turn_request *r)
 		return param_fail(&p->in, ERR_INVALID, "unsupported_parameter", "", "background",
 		        "A background response has to be stored: leave 'store' out, on a server "
 		        "that stores content.");
-	if (r->background && r->stream)
-		return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", "", "stream",
-		        "A background response is not streamed: leave 'stream' out, and ask for "
-		        "the response by its id.");
 	return 0;
 }
 

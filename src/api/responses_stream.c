@@ -468,7 +468,8 @@ static void turn_end(
 		state->incomplete_reason = o->incomplete_reason ? o->incomplete_reason : "timeout";
 		last = "response.incomplete";
 	} else if (o->status == TURN_CANCELED && state->request->background) {
-		state->status = "cancelled";
+		state->status = "cancelled"; /* clients know no event of that name */
+		last = "response.incomplete";
 	} else if (o->status != TURN_COMPLETED) {
 		error_set(&canceled, ERR_CANCELED, "The turn was cancelled.");
 		s->error = error_copy(o->error ? o->error : &canceled);

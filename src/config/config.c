@@ -173,6 +173,8 @@ static const struct field limit_fields[] = {
                 "of one stored response with its input; a larger one is not stored", NULL},
         {"workspace_responses", FIELD_BYTES, AT(workspace_responses_bytes), M, 1024 * T, "1g",
                 "all stored responses of one workspace; the oldest make room", NULL},
+        {"response_events", FIELD_BYTES, AT(response_events_bytes), 256 * K, G, "16m",
+                "of one that streams in the background; the oldest make room", NULL},
         {"idempotent_answer", FIELD_BYTES, AT(idempotent_bytes), 4 * K, G, "16m",
                 "of an answer that is kept for its Idempotency-Key", NULL},
         {"workspace_idempotent", FIELD_BYTES, AT(workspace_idempotent_bytes), M, 1024 * T, "256m",

@@ -177,6 +177,7 @@ struct config_limits {                   /* DESIGN section 8: what an operator m
 	uint64_t file_bytes;             /* 100 MiB: one uploaded or promoted file */
 	uint64_t workspace_files_bytes;  /* 10 GiB: all documents of a workspace */
 	uint64_t response_bytes;         /* 32 MiB: one stored response with its input */
+	uint64_t response_events_bytes;  /* 16 MiB: of one that streams in the background */
 	uint64_t workspace_responses_bytes;  /* 1 GiB: all stored responses of a workspace */
 	uint64_t responses_kept_ms;          /* 30 days */
 	uint64_t idempotent_bytes;           /* 16 MiB: one answer kept for its Idempotency-Key */

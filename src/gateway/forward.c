@@ -97,7 +97,8 @@ static void forward_free(struct forward *w)
 
 static void on_head(void *ctx, struct http_fetch *f, int status)
 {
-	static const char *const passed[] = {"x-should-retry", "retry-after", "cache-control"};
+	static const char *const passed[] = {"x-should-retry", "retry-after", "cache-control",
+	        "x-accel-buffering"};
 	struct forward *w = ctx;
 	char type[128], value[256];
 

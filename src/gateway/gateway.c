@@ -11,6 +11,7 @@
 #include "gateway/broadcast.h"
 #include "gateway/rulebook.h"
 #include "gateway/lists.h"
+#include "gateway/event_log.h"
 #include "gateway/idempotency.h"
 #include "gateway/keeping.h"
 #include "gateway/ledger.h"
@@ -30,6 +31,7 @@
 static void drain_check(struct gateway *g)
 {
 	if (http_server_open_exchanges(g->server) == 0 && g->turns == NULL &&
+	        g->event_logs == NULL &&
 	        exec_running(g) == 0 && (g->saving == NULL || saving_idle(g->saving)))
 		event_base_loopbreak(g->base);
 }
@@ -273,6 +275,7 @@ static void gateway_stop(struct gateway *g)
 	pool_free(g->pool);
 	ledger_stop(g->ledger);
 	turns_free_all(g);
+	event_log_free_all(g);
 	g->ledger = ledger_free(g->ledger);
 	g->keys = keys_free(g->keys);
 	g->lists = lists_free(g->lists);

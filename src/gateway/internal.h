@@ -10,6 +10,7 @@
  *     lists.c     models as providers tell      circuit.c, shared.c  who does not answer, for all gateways
  *     containers.c, exec*.c direct use          seal.c      sealed state for clients to carry
  *     container_files*.c their files            upload.c    bodies taken in pieces
+ *     event_log.c  streams in the background: kept, for whoever reads them
  *     row.c       rows of containers            forward.c   requests that are another gateway's
  *     keeper.c    what time makes due           saving.c    homes that are saved elsewhere
  *     network.c   policies shown, records of egress
@@ -49,6 +50,7 @@ struct lists;
 struct exec;
 struct turn_sink;
 struct websocket;
+struct event_log;
 struct rulebook;
 struct ledger;
 struct keys;
@@ -71,6 +73,7 @@ struct gateway {
 	struct turn_run *turns;      /* running ones, linked */
 	struct exec *execs;          /* running and recently ended ones, linked */
 	struct websocket *websockets; /* open ones, linked */
+	struct event_log *event_logs; /* of responses that stream in the background, linked */
 	struct upstream_link *links; /* fetches to providers */
 	struct lists *lists;   /* of models, as providers tell them */
 	struct shared *shared; /* with the other gateways of this node */

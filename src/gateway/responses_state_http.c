@@ -7,11 +7,14 @@
  * that turn has died with its process, and the row becomes that of a failed response. Cancelling is
  * asking that gateway; the answer is the row once it has come to its end.
  * So is removing one that runs: nobody could read what it came to, or end it, any more.
+ *
+ * Events are stored when a response is over; until then its gateway has them (event_log.h).
  */
 #include "gateway/internal.h"
 
 #include "api/responses_state.h"
 #include "base/id.h"
+#include "gateway/event_log.h"
 #include "gateway/turn_run.h"
 
 #include <stdlib.h>
@@ -33,7 +36,9 @@ struct job {
 	bool running; /* the row says that it runs */
 	bool cancel;  /* it is to be cancelled, or to have ended before */
 	bool remove;  /* it is to be removed; if it runs in the background, cancelled before */
-	bool again;   /* the row was read after no turn was found */
+	bool events;  /* they are asked for, from this number on: */
+	uint64_t first;
+	bool again; /* the row was read after no turn was found */
 	unsigned tries;
 	struct event *timer; /* NULL until needed */
 	/* The list: */
@@ -108,7 +113,9 @@ static void done(void *arg)
 		job_free(j);
 		respond_error(x, under_v1, &e);
 	} else {
-		http_respond_start_length(j->x, 200, "application/json", j->len);
+		http_respond_start_length(j->x, 200,
+		        j->events ? "text/event-stream; charset=utf-8" : "application/json",
+		        j->len);
 		send_more(j);
 	}
 }
@@ -218,6 +225,8 @@ static void lose_work(void *arg)
 
 static void state_done(void *arg);
 static void delete_work(void *arg);
+static void events_work(void *arg);
+static void events_done(void *arg);
 
 /* What is to be removed can be: the row will not change any more. */
 static void finish(struct job *j)
@@ -236,7 +245,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 	free(j->text);
 	j->text = NULL;
-	if (!pool_run(j->g->pool, get_work, state_done, j)) {
+	if (!pool_run(j->g->pool, j->events ? events_work : get_work,
+	            j->events ? events_done : state_done, j)) {
 		j->r = error_set(&j->err, ERR_UNAVAILABLE, "The server has too much to do.");
 		done(j);
 	}
@@ -321,26 +331,102 @@ static void state_done(void *arg)
 	}
 }
 
-static bool wants_stream(const struct request *r)
+/* ---- the events of one ---- */
+
+static void events_work(void *arg)
+{
+	struct job *j = arg;
+
+	j->r = event_log_load(j->g, j->key, j->id, j->first, &j->text, &j->len, &j->err);
+	if (j->r == -ERR_NOT_FOUND)
+		explain(j);
+}
+
+static void no_events(struct job *j)
+{
+	j->r = error_param(&j->err, ERR_INVALID, "stream",
+	        "This response cannot be streamed because it was not created with background=true "
+	        "and stream=true, or its server stopped: leave 'stream' out to get it.");
+	str_copy(j->err.type, sizeof(j->err.type), STR("invalid_request_error"));
+}
+
+/* They are stored, or its gateway has them, or they have just been stored, or there are none. */
+static void events_done(void *arg)
+{
+	struct job *j = arg;
+	struct request r = {.g = j->g, .x = j->x, .key = j->key, .under_v1 = j->under_v1};
+	struct event_log *log;
+
+	if (j->x == NULL || j->r != -ERR_UNSUPPORTED) {
+		done(j);
+		return;
+	}
+	if (!j->again && forward_to_owner(&r, STR("response"), part(j))) {
+		j->x = NULL;
+		job_free(j);
+		return;
+	}
+	log = event_log_find(j->g, j->key, j->id);
+	if (log != NULL) {
+		http_exchange_set_data(j->x, NULL);
+		j->r = event_log_read(log, j->x, j->first, &j->err);
+		if (j->r == 0) {
+			j->x = NULL;
+			job_free(j);
+			return;
+		}
+		done(j);
+	} else if (!j->again) {
+		j->again = true;
+		look_again(j);
+	} else {
+		no_events(j);
+		done(j);
+	}
+}
+
+static bool query_is_true(struct str query, const char *name)
 {
 	_cleanup_buf_ struct buf v = BUF_INIT(16);
 
-	return http_query_get(http_request_query(r->x), "stream", &v) &&
-	       (str_is((struct str){v.data, v.len}, "true") ||
-	               str_is((struct str){v.data, v.len}, "1"));
+	return http_query_get(query, name, &v) && (str_is((struct str){v.data, v.len}, "true") ||
+	                                                  str_is((struct str){v.data, v.len}, "1"));
+}
+
+/* The number of the first event that is asked for. */
+static int read_first(struct str query, uint64_t *ret, struct error *err)
+{
+	_cleanup_buf_ struct buf v = BUF_INIT(64);
+
+	*ret = 0;
+	if (!http_query_get(query, "starting_after", &v))
+		return 0;
+	if (!str_to_u64((struct str){v.data, v.len}, ret) || *ret > INT64_MAX)
+		return error_param(err, ERR_INVALID, "starting_after",
+		        "starting_after must be the sequence_number of an event.");
+	(*ret)++;
+	return 0;
 }
 
 void responses_state_http_get(struct request *r)
 {
+	struct str query = http_request_query(r->x);
 	struct error e;
+	uint64_t first;
+	struct job *j;
 
-	if (!wants_stream(r)) {
+	if (!query_is_true(query, "stream")) {
 		job_start(job_new(r), get_work, state_done);
 		return;
 	}
-	error_param(&e, ERR_UNSUPPORTED, "stream",
-	        "The events of a response are not kept: leave 'stream' out to get the response.");
-	respond_error(r->x, r->under_v1, &e);
+	if (read_first(query, &first, &e) < 0) {
+		respond_error(r->x, r->under_v1, &e);
+		return;
+	}
+	j = job_new(r);
+	j->events = true;
+	j->first = first;
+	job_start(j, events_work, events_done);
 }
 
 void responses_state_http_cancel(struct request *r)

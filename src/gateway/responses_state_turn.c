@@ -12,6 +12,8 @@
 #include "gateway/responses_state_turn.h"
 
 #include "base/id.h"
+#include "gateway/event_log.h"
+#include "gateway/idempotency.h"
 #include "gateway/turn_run.h"
 
 #include <stdlib.h>
@@ -183,8 +185,8 @@ static void keep_work(void *arg)
 	int r = t->request.api->object(t->stream, end, &s->totals, &object, &empty);
 
 	/* What will be an HTTP error, and no response, is none. */
-	refused = t->request.stream ? end->status == TURN_FAILED && !t->may_answer
-	                            : empty && !t->request.background;
+	refused = !t->request.background &&
+	          (t->request.stream ? end->status == TURN_FAILED && !t->may_answer : empty);
 	if (r == 0 && !refused && t->request.store &&
 	        s->input.n + object.len <= t->g->config->limits.response_bytes)
 		s->kept = put(t, &object, false, &e);
@@ -249,19 +251,43 @@ static void begin_work(void *arg)
 	}
 }
 
+/* The client has the response's id with this, and is not waited for from here on. */
+static void begin_answer(struct turn_run *t)
+{
+	struct responses_state_turn *s = &t->state;
+	struct error e;
+
+	http_exchange_set_data(t->x, NULL);
+	turn_run_answer_headers(t, 200);
+	if (s->log == NULL) {
+		http_respond(
+		        t->x, 200, "application/json", (struct str){s->begun.data, s->begun.len});
+	} else {
+		idempotency_ran(t->x); /* it goes on without its client: not to be run twice */
+		if (event_log_read(s->log, t->x, 0, &e) < 0)
+			BUG("%s", e.text);
+	}
+	t->x = NULL;
+}
+
+static void begin_log(struct turn_run *t)
+{
+	char id[STORE_ID_MAX + 1];
+
+	str_format(id, sizeof(id), "resp_%s", t->who.id + 4);
+	t->state.log = event_log_new(t->g, t->key, id);
+}
+
 static void begin_done(void *arg)
 {
 	struct turn_run *t = arg;
 	struct responses_state_turn *s = &t->state;
 
 	t->storing = t->building = false;
-	if (t->job_error == NULL && t->x != NULL) {
-		http_exchange_set_data(t->x, NULL);
-		turn_run_answer_headers(t, 200);
-		http_respond(
-		        t->x, 200, "application/json", (struct str){s->begun.data, s->begun.len});
-		t->x = NULL;
-	}
+	if (t->job_error == NULL && t->request.stream)
+		begin_log(t);
+	if (t->job_error == NULL && t->x != NULL)
+		begin_answer(t);
 	buf_free(&s->begun);
 	turn_run_background(t, t->job_error);
 }
@@ -306,4 +332,5 @@ void responses_state_turn_free(struct turn_run *t)
 	responses_past_clear(&t->state.past);
 	responses_local_free(t->state.next);
 	buf_free(&t->state.begun);
+	event_log_drop(t->state.log);
 }

@@ -28,6 +28,7 @@ struct responses_state_turn {
 	bool canceled; /* by a client that asked for it */
 	bool kept;
 	struct buf begun; /* a background response as it begins */
+	struct event_log *log; /* where one that is streamed writes its events; NULL: elsewhere */
 	struct turn_output end;
 	struct turn_totals totals;
 };

@@ -15,6 +15,7 @@
  */
 #include "gateway/turn_run.h"
 
+#include "gateway/event_log.h"
 #include "gateway/idempotency.h"
 #include "gateway/saving.h"
 
@@ -245,6 +246,35 @@ static bool answer_begin(struct turn_run *t)
 	return true;
 }
 
+/* Nobody is waited for, but a large event goes in steps. */
+static bool flush_to_log(struct turn_run *t)
+{
+	const struct api *api = t->request.api;
+	size_t sent = 0;
+
+	for (;;) {
+		event_log_add(t->state.log, (struct str){t->out.data, t->out.len});
+		sent += t->out.len;
+		buf_reset(&t->out);
+		if (api->left(t->stream) == 0 || sent >= STEP)
+			break;
+		if (api->pull(t->stream, &t->out, PIECE) < 0) {
+			log_text(LOG_ERROR, "emit_failed", "an event could not be written");
+			t->state.log = event_log_drop(t->state.log);
+			return true;
+		}
+	}
+	return api->left(t->stream) == 0;
+}
+
+void turn_run_begin_log(struct turn_run *t)
+{
+	const struct turn_output begin = {.type = OUT_BEGIN};
+
+	if (t->state.log != NULL && t->request.api->emit(t->stream, &begin, NULL, &t->out) < 0)
+		t->state.log = event_log_drop(t->state.log);
+}
+
 /* Sends what is there, as far as the client takes it. Returns false while something is left behind.
  */
 static bool flush(struct turn_run *t)
@@ -252,6 +282,8 @@ static bool flush(struct turn_run *t)
 	const struct api *api = t->request.api;
 	size_t sent = 0;
 
+	if (t->state.log != NULL)
+		return flush_to_log(t);
 	if (t->x == NULL || t->finished) {
 		buf_reset(&t->out);
 		return true;
@@ -280,6 +312,10 @@ static bool flush(struct turn_run *t)
 
 static void finish_if_sent(struct turn_run *t)
 {
+	if (t->ended && t->state.log != NULL && t->request.api->left(t->stream) == 0) {
+		t->finished = true;
+		event_log_end(steal(t->state.log));
+	}
 	if (t->ended && t->x != NULL && t->request.api->left(t->stream) == 0 && t->out.len == 0 &&
 	        !t->finished) {
 		t->finished = true;
@@ -324,10 +360,21 @@ static void on_client_gone(void *self, enum http_gone why)
 	turn_run_reap(t);
 }
 
+static void keep_log_alive(struct turn_run *t)
+{
+	struct buf comment = BUF_INIT(64);
+
+	t->request.api->keepalive(t->stream, &comment);
+	event_log_keepalive(t->state.log, (struct str){comment.data, comment.len});
+	buf_free(&comment);
+}
+
 static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 {
 	struct turn_run *t = arg;
 
+	if (t->state.log != NULL)
+		keep_log_alive(t);
 	if (!t->request.stream || t->x == NULL || t->ended)
 		return;
 	t->may_answer = true;
@@ -547,8 +594,9 @@ static void turn_pump(struct turn_run *t)
 	}
 	/* While a large event is on its way, or the end of a call waits for its files, no effect is
 	 * performed, so nothing more may come in either. */
-	t->blocked = t->x != NULL && !t->finished && t->request.api->left(t->stream) > 0;
-	if (t->blocked && !http_above_high_water(t->x))
+	t->blocked = (t->x != NULL || t->state.log != NULL) && !t->finished &&
+	             t->request.api->left(t->stream) > 0;
+	if (t->blocked && (t->x == NULL || !http_above_high_water(t->x)))
 		pump_later(t);
 	t->blocked = t->blocked || t->files.holds;
 	upstream_apply_pause(t);

@@ -170,6 +170,9 @@ void turn_run_id_headers(struct turn_run *t); /* what names any answer */
  */
 void turn_run_background(struct turn_run *t, const struct error *e);
 
+/* Where a log takes the events: it begins, so that its readers have the response's id at once. */
+void turn_run_begin_log(struct turn_run *t);
+
 /* Goes on with effects that waited for something else than an event. */
 void turn_run_go_on(struct turn_run *t);
 

@@ -5,6 +5,7 @@
 #include "gateway/turn_run.h"
 
 #include "base/id.h"
+#include "gateway/event_log.h"
 #include "gateway/network.h"
 #include "gateway/rulebook.h"
 #include "network/policy.h"
@@ -166,6 +167,7 @@ static void turn_begin(struct turn_run *t)
 void turn_run_background(struct turn_run *t, const struct error *e)
 {
 	if (e == NULL) {
+		turn_run_begin_log(t);
 		turn_run_feed_plain(t, TURN_START);
 		if (t->cancel_later) /* its client went before it knew the id */
 			turn_run_feed_plain(t, TURN_CANCEL);
@@ -438,6 +440,7 @@ void turns_cancel_all(struct gateway *g)
 {
 	for (struct turn_run *t = g->turns, *next; t != NULL; t = next) {
 		next = t->next;
+		t->state.log = event_log_drop(t->state.log);
 		if (t->x != NULL)
 			http_abort(t->x);
 		else if (t->turn != NULL && !t->done)

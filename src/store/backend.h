@@ -75,6 +75,10 @@ struct store_backend {
 	        const struct store_response *r, uint64_t quota, struct error *err);
 	int (*response_get)(struct store *s, const struct store_scope *scope, struct str id,
 	        int64_t now_ms, struct store_response_text *ret, struct error *err);
+	int (*response_events_put)(struct store *s, const struct store_scope *scope, struct str id,
+	        const struct store_response_events *e, uint64_t quota, struct error *err);
+	int (*response_events_get)(struct store *s, const struct store_scope *scope, struct str id,
+	        int64_t now_ms, struct store_response_events *ret, struct error *err);
 	int (*response_chain)(struct store *s, const struct store_scope *scope, struct str id,
 	        int64_t now_ms, uint64_t max_bytes, struct store_chain *ret, struct error *err);
 	int (*response_item)(struct store *s, const struct store_scope *scope, struct str item,

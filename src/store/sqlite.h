@@ -112,6 +112,10 @@ int sqlite_responses_put(struct store *s, const struct store_scope *scope,
         const struct store_response *r, uint64_t quota, struct error *err);
 int sqlite_responses_get(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, struct store_response_text *ret, struct error *err);
+int sqlite_responses_events_put(struct store *s, const struct store_scope *scope, struct str id,
+        const struct store_response_events *e, uint64_t quota, struct error *err);
+int sqlite_responses_events_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_response_events *ret, struct error *err);
 int sqlite_responses_chain(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, uint64_t max_bytes, struct store_chain *ret, struct error *err);
 int sqlite_responses_item(struct store *s, const struct store_scope *scope, struct str item,

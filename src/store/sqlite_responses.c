@@ -32,6 +32,8 @@ enum statement {
 	ST_USAGE,
 	ST_EVICT,
 	ST_GET,
+	ST_EVENTS_PUT,
+	ST_EVENTS_GET,
 	ST_CHAIN,
 	ST_ITEM,
 	ST_GONE,
@@ -64,6 +66,9 @@ static const char *const sql_of[N_STATEMENTS] = {
         [ST_EVICT] = "DELETE FROM responses WHERE row IN (SELECT row FROM responses WHERE " SCOPE
                      " AND id <> ?3 ORDER BY row LIMIT ?4)",
         [ST_GET] = "SELECT object, running FROM responses WHERE " KEY " AND " ALIVE,
+        [ST_EVENTS_PUT] = "UPDATE responses SET events = ?4, events_from = ?5, bytes = bytes + ?6 "
+                          "WHERE " KEY " AND running = 0 AND gone = 0 AND events IS NULL",
+        [ST_EVENTS_GET] = "SELECT events, events_from FROM responses WHERE " KEY " AND " ALIVE,
         [ST_CHAIN] = "WITH RECURSIVE chain (n, id, previous) AS (SELECT 0, id, previous FROM "
                      "responses WHERE " KEY " AND " ALIVE
                      " UNION ALL SELECT chain.n + 1, r.id, r.previous FROM chain JOIN responses "
@@ -291,6 +296,30 @@ int sqlite_responses_put(struct store *s, const struct store_scope *scope,
 	return sqlite_finish(q, rc, err);
 }
 
+int sqlite_responses_events_put(struct store *s, const struct store_scope *scope, struct str id,
+        const struct store_response_events *e, uint64_t quota, struct error *err)
+{
+	struct sqlite *q _locked_ = sqlite_lock(s);
+	sqlite3_stmt *st;
+	int rc = sqlite_begin(q, err);
+
+	if (rc < 0)
+		return rc;
+	st = prepare(q, ST_EVENTS_PUT, err);
+	if (st) {
+		sqlite_bind_key(st, scope, id);
+		bind_blob(st, 4, (struct str){e->bytes, e->len});
+		sqlite3_bind_int64(st, 5, e->from);
+		sqlite3_bind_int64(st, 6, (int64_t)e->len);
+		rc = sqlite_run(q, st, "write the events of a response", err);
+	} else {
+		rc = -ERR_IO;
+	}
+	if (rc > 0 && evict(q, scope, id, quota, err) < 0)
+		rc = -ERR_IO;
+	return sqlite_finish(q, rc, err);
+}
+
 /* ---- reading ---- */
 
 int sqlite_responses_get(struct store *s, const struct store_scope *scope, struct str id,
@@ -317,6 +346,33 @@ int sqlite_responses_get(struct store *s, const struct store_scope *scope, struc
 	sqlite_reset_statement(st);
 	if (rc == 0)
 		*ret = t;
+	return rc;
+}
+
+int sqlite_responses_events_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_response_events *ret, struct error *err)
+{
+	struct sqlite *q _locked_ = sqlite_lock(s);
+	sqlite3_stmt *st = prepare(q, ST_EVENTS_GET, err);
+	struct store_response_events e = {0};
+	int step, rc = 0;
+
+	if (!st)
+		return -ERR_IO;
+	sqlite_bind_key(st, scope, id);
+	sqlite3_bind_int64(st, 4, now_ms);
+	step = sqlite3_step(st);
+	if (step != SQLITE_ROW) {
+		rc = step == SQLITE_DONE ? not_found(err) : sqlite_fail(q, "read events", err);
+	} else if (sqlite3_column_type(st, 0) != SQLITE_NULL) {
+		e.bytes = column_copy(st, 0, 0, (size_t)sqlite3_column_bytes(st, 0), &e.len);
+		e.from = sqlite3_column_int64(st, 1);
+		if (!e.bytes)
+			rc = error_set(err, ERR_NOMEM, "no memory for the events of a response");
+	}
+	sqlite_reset_statement(st);
+	if (rc == 0)
+		*ret = e;
 	return rc;
 }
 

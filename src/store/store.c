@@ -316,6 +316,22 @@ int store_response_get(struct store *s, const struct store_scope *scope, struct 
 	return r < 0 ? r : s->backend->response_get(s, scope, id, now_ms, ret, err);
 }
 
+int store_response_events_put(struct store *s, const struct store_scope *scope, struct str id,
+        const struct store_response_events *e, uint64_t quota, struct error *err)
+{
+	int r = check_response_id(scope, id, err);
+
+	return r < 0 ? r : s->backend->response_events_put(s, scope, id, e, quota, err);
+}
+
+int store_response_events_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_response_events *ret, struct error *err)
+{
+	int r = check_response_id(scope, id, err);
+
+	return r < 0 ? r : s->backend->response_events_get(s, scope, id, now_ms, ret, err);
+}
+
 int store_response_chain(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, uint64_t max_bytes, struct store_chain *ret, struct error *err)
 {

@@ -254,6 +254,22 @@ struct store_response_text {
 int store_response_get(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, struct store_response_text *ret, struct error *err);
 
+/* The events of a response that was streamed in the background: bytes of the caller's own form. */
+struct store_response_events {
+	char *bytes; /* malloc'ed; NULL: there are none */
+	size_t len;
+	int64_t from; /* the number of the first event in them */
+};
+/*
+ * Adds them to the row of a response that has come to its end, once: 1; 0: there is no such row, or
+ * it has some. They count for the quota, as in store_response_put(). bytes is borrowed.
+ */
+int store_response_events_put(struct store *s, const struct store_scope *scope, struct str id,
+        const struct store_response_events *e, uint64_t quota, struct error *err);
+/* 0 or -ERR_NOT_FOUND. */
+int store_response_events_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_response_events *ret, struct error *err);
+
 /* What was said from the first response of a chain to the last. */
 struct store_chain_link {
 	char *input, *output; /* malloc'ed JSON: a string or an array; an array */

@@ -651,13 +651,13 @@ def check_outputs(outputs):
             assert outcome["type"] == "timeout" and "exit_code" not in outcome
 
 
-def check_object(response):
+def check_object(response, background=False):
     missing = [key for key in RESPONSE_KEYS if key not in response]
     assert not missing, "the response lacks %s" % missing
     assert response["id"].startswith("resp_") and response["object"] == "response"
     assert isinstance(response["created_at"], int)
     assert response["status"] in ("completed", "incomplete", "failed", "in_progress")
-    assert isinstance(response["store"], bool) and response["background"] is False
+    assert isinstance(response["store"], bool) and response["background"] is background
     assert set(response["reasoning"]) >= {"effort", "summary"}
     assert response["text"]["format"]["type"]
     if response["status"] == "completed":
@@ -728,8 +728,9 @@ def parse_sse(data):
 class Story:
     """A whole stream of the Responses API, checked against every rule that clients enforce."""
 
-    def __init__(self, data):
+    def __init__(self, data, background=False):
         self.data = data
+        self.background = background
         self.events, self.comments = parse_sse(data)
         self.items = []  # as they stand, in the order of output_index
         self.opened, self.done = [], set()
@@ -756,7 +757,7 @@ class Story:
             assert event["sequence_number"] == number, (number, event)
             self.take(name, event)
         self.response = self.events[-2][1]["response"]
-        check_object(self.response)
+        check_object(self.response, self.background)
         ids = {e["response"]["id"] for _, e in self.events[:-1] if "response" in e}
         assert len(ids) == 1
         for name, event in self.events[:2]:

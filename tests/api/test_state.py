@@ -286,7 +286,7 @@ def test_unknown_ids(client, v1):
     assert client.get("/responses/" + "x" * 300).status == 404
 
 
-def test_the_events_of_a_response_are_not_kept(client, provider):
+def test_the_events_of_a_response_that_has_a_client_are_not_kept(client, provider):
     first = client.ask(provider.model(text("one")), "go")
     answer = client.get("/responses/%s?stream=true&starting_after=3" % first["id"])
     assert answer.status == 400 and answer.error["param"] == "stream"
@@ -594,8 +594,7 @@ def test_a_background_response_of_another_workspace(server, client, provider):
     client.post("/responses/%s/cancel" % first["id"])
 
 
-@pytest.mark.parametrize("more, param", [({"store": False}, "background"), ({"stream": True}, "stream"),
-                                         ({"background": "yes"}, "background")])
+@pytest.mark.parametrize("more, param", [({"store": False}, "background"), ({"background": "yes"}, "background")])
 def test_backgrounds_that_are_refused(client, provider, more, param):
     answer = client.ask(provider.model(), expect=400, **dict({"background": True}, **more))
     assert answer.error["param"] == param

@@ -53,6 +53,43 @@ describe("openai", () => {
       (error) => error instanceof OpenAI.BadRequestError && error.code === "previous_response_not_found");
   });
 
+  test("a background stream: goes away, and reads on", async () => {
+    let go;
+    const late = new Promise((done) => (go = done));
+    const { steps } = text("It is so. And it is done.");
+    const model = fake.model({ steps: [...steps.slice(0, 3), () => late, ...steps.slice(3)] });
+    const stream = await client.responses.create({ model: model.name, input: "go", background: true, stream: true });
+    let id, last, said = "";
+    for await (const event of stream) {
+      id ??= event.response.id;
+      last = event.sequence_number;
+      if (event.type === "response.output_text.delta") said += event.delta;
+      if (said.length > 7) break; // and the connection is closed
+    }
+    const rest = await client.responses.retrieve(id, { stream: true, starting_after: last });
+    const whole = client.responses.stream({ response_id: id });
+    go();
+    const numbers = [];
+    let response;
+    for await (const event of rest) {
+      numbers.push(event.sequence_number);
+      if (event.type === "response.output_text.delta") said += event.delta;
+      response = event.response;
+    }
+    assert.deepEqual(numbers, numbers.map((_, i) => last + 1 + i));
+    assert.equal(said, "It is so. And it is done.");
+    assert.equal(response.status, "completed");
+    assert.equal((await whole.finalResponse()).output_text, said);
+    assert.equal((await client.responses.stream({ response_id: id }).finalResponse()).output_text, said);
+    assert.equal((await client.responses.retrieve(id)).output_text, said);
+  });
+
+  test("a stream of what was not in the background", async () => {
+    const first = await client.responses.create({ model: fake.model(text("one")).name, input: "go" });
+    await assert.rejects(client.responses.retrieve(first.id, { stream: true }),
+      (error) => error instanceof OpenAI.BadRequestError && error.param === "stream");
+  });
+
   test("retrieve, inputItems.list and delete", async () => {
     const model = fake.model(text("one"), text("two"));
     const first = await client.responses.create({ model: model.name, input: "go" });

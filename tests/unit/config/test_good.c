@@ -78,6 +78,7 @@ static void check_defaults(const struct config *c)
 	assert_int_equal(c->limits.file_bytes, 100 << 20);
 	assert_true(c->limits.workspace_files_bytes == (uint64_t)10 << 30);
 	assert_int_equal(c->limits.response_bytes, 32 << 20);
+	assert_int_equal(c->limits.response_events_bytes, 16 << 20);
 	assert_int_equal(c->limits.workspace_responses_bytes, 1 << 30);
 	assert_true(c->limits.responses_kept_ms == (uint64_t)30 * 86400000);
 	assert_int_equal(c->limits.idempotent_bytes, 16 << 20);

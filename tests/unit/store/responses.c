@@ -96,6 +96,49 @@ static void kept_and_found(void **state)
 	assert_int_equal(put_more(f->s, "a", NULL, false, " ", plenty), 0);
 }
 
+static void events_are_kept(void **state)
+{
+	struct fixture *f = *state;
+	char bytes[] = "e\0e";
+	struct store_response_events e = {.bytes = bytes, .len = 3, .from = 7}, got = {0};
+	struct error err;
+
+	assert_int_equal(store_response_events_put(f->s, &one, STR("a"), &e, plenty, &err), 0);
+	assert_int_equal(put_more(f->s, "a", NULL, true, "", plenty), 1);
+	assert_int_equal(store_response_events_put(f->s, &one, STR("a"), &e, plenty, &err), 0);
+	put(f->s, "a", NULL);
+	assert_int_equal(store_response_events_get(f->s, &one, STR("a"), 5, &got, &err), 0);
+	assert_null(got.bytes);
+	assert_int_equal(store_response_events_put(f->s, &two, STR("a"), &e, plenty, &err), 0);
+	assert_int_equal(store_response_events_put(f->s, &one, STR("a"), &e, plenty, &err), 1);
+	assert_int_equal(store_response_events_put(f->s, &one, STR("a"), &e, plenty, &err), 0);
+	assert_int_equal(store_response_events_get(f->s, &one, STR("a"), 5, &got, &err), 0);
+	assert_int_equal(got.len, 3);
+	assert_memory_equal(got.bytes, "e\0e", 3);
+	assert_int_equal(got.from, 7);
+	free(got.bytes);
+	assert_int_equal(
+	        store_response_events_get(f->s, &two, STR("a"), 5, &got, &err), -ERR_NOT_FOUND);
+	assert_int_equal(
+	        store_response_events_get(f->s, &one, STR("a"), 1000, &got, &err), -ERR_NOT_FOUND);
+}
+
+/* They count: the oldest responses make room for them. */
+static void events_take_room(void **state)
+{
+	struct fixture *f = *state;
+	char bytes[8192] = {0};
+	struct store_response_events e = {.bytes = bytes, .len = sizeof(bytes)};
+	struct error err;
+
+	put(f->s, "a", NULL);
+	put(f->s, "b", NULL);
+	put(f->s, "c", NULL);
+	assert_int_equal(store_response_events_put(f->s, &one, STR("b"), &e, 11000, &err), 1);
+	assert_int_equal(get(f->s, "a", 5), -ERR_NOT_FOUND);
+	assert_int_equal(get(f->s, "b", 5), 0);
+}
+
 static void running_comes_to_its_end(void **state)
 {
 	struct fixture *f = *state;
@@ -276,6 +319,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test_setup_teardown(kept_and_found, set_up, tear_down),
+	        cmocka_unit_test_setup_teardown(events_are_kept, set_up, tear_down),
+	        cmocka_unit_test_setup_teardown(events_take_room, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(running_comes_to_its_end, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(chains, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(expiry_begins_at_the_last, set_up, tear_down),
