@@ -426,7 +426,8 @@ int trace_request_test(const struct trace_destination *d, int64_t now_ms,
 	int result;
 
 	buf_puts(&q->body, "{\"resourceSpans\":[]}");
-	header(q, "X-Test-Connection", "true");
+	if (d->type == TRACE_WEBHOOK)
+		header(q, "X-Test-Connection", "true");
 	result = address(q, d, NULL, now_ms);
 	if (result < 0) {
 		trace_request_free(q);
