@@ -62,7 +62,9 @@ struct target {
 	/* What was read, and is sent. */
 	struct trace_request *request; /* NULL: nothing */
 	int64_t through;               /* the last of its rows */
-	size_t n_records, n_gone;
+	size_t n_records;
+	size_t n_gone;  /* rows among them whose record is there no more */
+	size_t n_lost;  /* the same of rows that were removed without a request */
 	uint32_t limit; /* records in a request; less after one was too large */
 	struct error err;
 
@@ -258,7 +260,7 @@ static bool read_some(struct target *t)
 {
 	struct store *s = t->b->store;
 	struct store_delivery *rows = NULL;
-	size_t n = 0, used = 0;
+	size_t n = 0, used = 0, gone = 0;
 	/* A filter may go by what is not sent. A bucket gets one object at a time. */
 	bool content = !t->d->privacy_mode || t->d->filter != NULL;
 	uint32_t limit = t->d->type == TRACE_S3 ? 1 : t->limit;
@@ -268,12 +270,14 @@ static bool read_some(struct target *t)
 	if (n > 0 && make_request(t, rows, n, &used, &t->err) == 0) {
 		t->through = rows[used - 1].seq;
 		for (size_t i = 0; i < used; i++)
-			t->n_gone += rows[i].record == NULL;
+			gone += rows[i].record == NULL;
+		if (t->request != NULL)
+			t->n_gone = gone;
+		else if (store_outbox_done(s, t->n, t->through, &t->err) == 0)
+			t->n_lost += gone;
 	}
-	if (used > 0 && t->request == NULL)
-		store_outbox_done(s, t->n, t->through, &t->err);
 	store_deliveries_free(rows, n);
-	return used > 0 && t->request == NULL && t->err.code == 0;
+	return n > 0 && t->request == NULL && t->err.code == 0;
 }
 
 static void read_work(void *arg)
@@ -282,7 +286,7 @@ static void read_work(void *arg)
 	unsigned reads = 0;
 
 	t->err.code = 0;
-	t->n_records = t->n_gone = 0;
+	t->n_records = t->n_gone = t->n_lost = 0;
 	if (t->settle > 0 && store_outbox_done(t->b->store, t->n, t->settle, &t->err) < 0)
 		return;
 	t->settle = 0;
@@ -356,8 +360,8 @@ static void read_done(void *arg)
 	t->busy = false;
 	if (b->ending)
 		return;
-	if (t->n_gone > 0)
-		count(b, t->d->type, DROPPED, t->n_gone);
+	if (t->n_lost > 0)
+		count(b, t->d->type, DROPPED, t->n_lost);
 	if (t->err.code != 0) {
 		log_target(LOG_ERROR, "broadcast_failed", t, 0, 0, t->err.text);
 		t->request = trace_request_free(t->request);
@@ -397,6 +401,7 @@ static void done(struct target *t, int status, uint64_t rejected)
 		LOG(LOG_WARN, "broadcast_rejected", LOG_S("destination", t->id),
 		        LOG_S("type", trace_type_name(t->d->type)), LOG_N("spans", rejected));
 	count(t->b, t->d->type, DELIVERED, t->n_records);
+	count(t->b, t->d->type, DROPPED, t->n_gone);
 	t->failures = 0;
 	t->settle = t->through;
 	t->limit = t->limit < BATCH / 2 ? t->limit * 2 : BATCH;
@@ -405,7 +410,7 @@ static void done(struct target *t, int status, uint64_t rejected)
 static void dropped(struct target *t, int status, const char *why)
 {
 	log_target(LOG_ERROR, "broadcast_refused", t, status, t->n_records, why);
-	count(t->b, t->d->type, DROPPED, t->n_records);
+	count(t->b, t->d->type, DROPPED, t->n_records + t->n_gone);
 	t->failures = 0;
 	t->settle = t->through;
 }
