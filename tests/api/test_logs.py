@@ -11,7 +11,7 @@ import time
 import pytest
 
 from brigtest import BRIG, KEYS, SHELL, resident, wait_for
-from fake_provider import calls, error, shell, text
+from fake_provider import Wait, calls, error, shell, text
 from test_cli import brig
 from test_records import ask, exact, record
 
@@ -180,16 +180,21 @@ def test_logs_follows(server, client, provider):
     found = []
     reader = threading.Thread(target=lambda: found.extend(json.loads(line)["id"] for line in process.stdout))
     reader.start()
+    released = threading.Event()
     try:
-        slow = client.begin(provider.model(calls(shell("sleep 1.5")), text("ok")), tools=[SHELL], session_id="followed")
+        held = text("ok")
+        held.steps.insert(1, Wait(released))
+        slow = client.begin(provider.model(held), session_id="followed")
         quick = [ask(client, provider.model(text("x")), session_id="followed")[1] for _ in range(3)]
         wait_for(lambda: len(found) == 3)
+        released.set()
         slow.rest()
         wait_for(lambda: len(found) == 4)
         last = ask(client, provider.model(text("x")), session_id="followed")[1]
         wait_for(lambda: len(found) == 5)
         assert found == quick + [slow.response_headers["x-generation-id"], last]
     finally:
+        released.set()
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
         reader.join()
