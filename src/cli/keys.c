@@ -268,7 +268,7 @@ int cli_keys(int argc, char **argv)
 	        {"--containers", "N", "create: containers at once", &k.containers, NULL},
 	        {"--expires", "WHEN", "create: after 30d, 12h, or at 2027-01-31T18:00:00Z",
 	                &k.expires, NULL},
-	        {"--disable", "TOOL", "create: without shell, bash or exec; may be repeated", NULL,
+	        {"--disable", "TOOL", "create: without shell, bash, exec or code_execution; may be repeated", NULL,
 	                NULL},
 	        {"--admin", NULL, "create: may manage keys and workspaces", NULL, &k.admin},
 	        {"--json", NULL, "what the server says, as JSON", NULL, &k.json},

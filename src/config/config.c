@@ -555,7 +555,7 @@ static const char example_lists[] =
         "#  limit: \"50\"                   # dollars\n"
         "#  limit_reset: monthly          # or daily, weekly; without it the limit is for all time\n"
         "#  expires_at: 2027-12-31T00:00:00Z\n"
-        "#  disabled_server_tools: [bash] # of shell, bash and exec\n"
+        "#  disabled_server_tools: [bash] # of shell, bash, exec and code_execution\n"
         "\n"
         "# Who answers. dialect: openai-responses, openai-chat, anthropic or gemini. base_url is "
         "what\n"

@@ -36,7 +36,8 @@ struct config_egress {
 enum config_tool {
 	CONFIG_TOOL_SHELL,
 	CONFIG_TOOL_BASH,
-	CONFIG_TOOL_EXEC, /* direct use: POST /containers and their exec */
+	CONFIG_TOOL_EXEC, /* direct use: containers made, filled and used without a model */
+	CONFIG_TOOL_CODE, /* what providers execute code with: code_interpreter, code_execution … */
 	CONFIG_TOOLS,
 };
 const char *config_tool_name(enum config_tool t); /* "shell" */

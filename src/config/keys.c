@@ -20,6 +20,7 @@ static const char *const tool_names[CONFIG_TOOLS] = {
         [CONFIG_TOOL_SHELL] = "shell",
         [CONFIG_TOOL_BASH] = "bash",
         [CONFIG_TOOL_EXEC] = "exec",
+        [CONFIG_TOOL_CODE] = "code_execution",
 };
 
 const char *config_tool_name(enum config_tool t)
@@ -166,7 +167,7 @@ static int read_disabled(struct loader *l, const struct yaml_node *n, void *targ
 		mark = loader_enter_index(l, i);
 		if (m->type != YAML_SCALAR ||
 		        !config_tool_find((struct str){m->text, m->text_len}, &tool))
-			r = loader_error(l, m, "is shell, bash or exec");
+			r = loader_error(l, m, "is shell, bash, exec or code_execution");
 		else
 			k->disabled_tools |= 1u << tool;
 		loader_leave(l, mark);

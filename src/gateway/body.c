@@ -103,13 +103,20 @@ bool request_may_execute(struct request *r)
 {
 	struct error e;
 
-	if (r->g->config->region == NULL)
+	if (r->g->config->region != NULL) {
+		error_set(&e, ERR_PERMISSION,
+		        "This server keeps to the region '%s', so it executes no commands: "
+		        "containers cannot be made or used.",
+		        r->g->config->region);
+		str_copy(e.type, sizeof(e.type), STR("permission_denied"));
+	} else if (r->key->disabled_tools & (1u << CONFIG_TOOL_EXEC)) {
+		error_set(&e, ERR_PERMISSION,
+		        "The tool 'exec' is disabled for this key: it cannot make containers, or use "
+		        "them without a model.");
+		str_copy(e.type, sizeof(e.type), STR("server_tool_disabled"));
+	} else {
 		return true;
-	error_set(&e, ERR_PERMISSION,
-	        "This server keeps to the region '%s', so it executes no commands: containers "
-	        "cannot be made or used.",
-	        r->g->config->region);
-	str_copy(e.type, sizeof(e.type), STR("permission_denied"));
+	}
 	respond_error(r->x, r->under_v1, &e);
 	return false;
 }

@@ -5,6 +5,7 @@
  * hold is released, which kills what runs. A detached one belongs to this gateway and keeps its
  * hold, and so the container thawed and awake, until its commands have ended.
  */
+#include "gateway/admission.h"
 #include "gateway/exec.h"
 #include "gateway/idempotency.h"
 #include "gateway/keeping.h"
@@ -431,10 +432,8 @@ static void on_row(void *ctx, const struct store_container *row, const struct er
 	exec_unhold(e);
 }
 
-void exec_begin(struct exec *e)
+static void start(struct exec *e)
 {
-	e->output_left = TOTAL_OUTPUT;
-	e->outputs = mem_array(e->n_commands, sizeof(*e->outputs));
 	/* This makes the row where there is none. */
 	if (row_read(e->g, e->key, str_of(e->container), NULL, on_row, exec_hold(e)))
 		return;
@@ -442,4 +441,34 @@ void exec_begin(struct exec *e)
 	e->failed.retry_after_ms = 1000;
 	exec_ended(e);
 	exec_unhold(e);
+}
+
+static void on_admitted(void *ctx, const struct record_hold *hold, const struct error *err)
+{
+	struct exec *e = ctx;
+	struct record_hold held = *hold;
+
+	if (e->done) { /* its client has gone meanwhile */
+		key_limits_give(&e->g->shared->key_limits, e->g->options->index, &held,
+		        (struct money){0});
+	} else if (err != NULL) {
+		e->failed = *err;
+		e->rings = false; /* asked again with the same id it may well run */
+		exec_ended(e);
+	} else {
+		e->record->hold = held;
+		start(e);
+		exec_on_admitted(e);
+	}
+	exec_unhold(e);
+}
+
+void exec_begin(struct exec *e)
+{
+	struct money least = money_mul(e->g->config->container.price_per_second,
+	        turn_sandbox_ms(0, 0, true), 1000);
+
+	e->output_left = TOTAL_OUTPUT;
+	e->outputs = mem_array(e->n_commands, sizeof(*e->outputs));
+	admission_ask(e->g, e->key, least, true, on_admitted, exec_hold(e));
 }

@@ -85,6 +85,7 @@ void exec_unhold(struct exec *e);
 void exec_let_go(struct exec *e); /* the exchange has gone: an exec that is not detached ends */
 
 /* exec_http.c: called by exec.c when something happened */
+void exec_on_admitted(struct exec *e); /* it begins: its key's limits let it */
 void exec_on_started(struct exec *e);
 void exec_on_output(struct exec *e, bool is_stderr, const void *data, size_t n);
 void exec_on_command_done(struct exec *e);

@@ -375,6 +375,18 @@ static void attach(struct exec *e, struct http_exchange *x)
 		event_add(e->keepalive, &every);
 }
 
+/* One that is detached is answered now, and from then on its own. */
+void exec_on_admitted(struct exec *e)
+{
+	struct http_exchange *x = e->x;
+
+	if (!e->detach || x == NULL)
+		return;
+	e->x = NULL;
+	http_exchange_set_data(x, NULL);
+	exec_answer_status(e, x, 202, 0, 0);
+}
+
 /* The same exec_id again: the first run is the answer; one that still runs is waited for unless it
  * is detached. */
 static void exec_again(struct exec *first, struct request *r, bool detach)
@@ -455,11 +467,8 @@ static void exec_create_from(struct request *r, struct fields *f)
 	}
 	e->rings = e->detach || named;
 	exec_record_begin(e, r);
-	if (!e->detach)
-		attach(e, r->x);
+	attach(e, r->x);
 	exec_begin(e);
-	if (e->detach)
-		exec_answer_status(e, r->x, 202, 0, 0);
 }
 
 void exec_create(struct request *r)

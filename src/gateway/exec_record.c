@@ -82,6 +82,8 @@ void exec_record_beat_all(struct gateway *g)
 		row = ledger_beat_row(e->record);
 		row->priced = true;
 		fill_cost(e, row);
+		key_limits_grow(&g->shared->key_limits, g->options->index, &e->record->hold,
+		        row->total_cost);
 		ledger_write(g->ledger, STORE_RECORD_BEAT, row, true, NULL, NULL);
 	}
 }
@@ -188,5 +190,5 @@ void exec_record_free(struct exec *e)
 {
 	if (e->record != NULL && e->record->n_runs > 0)
 		ledger_write(e->g->ledger, STORE_RECORD_SETTLE, finish_record(e), true, NULL, NULL);
-	e->record = record_free(e->record);
+	e->record = recording_drop(e->g, e->record);
 }

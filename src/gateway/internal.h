@@ -125,7 +125,8 @@ struct request {
 bool request_may_keep(const struct gateway *g, const struct config_key *key,
         const struct http_exchange *x);
 
-/* May it make containers and use them? Else it is answered: the server keeps to a region. body.c */
+/* May it make containers and use them? Else it is answered: the server keeps to a region, or the key
+ * may not. body.c */
 bool request_may_execute(struct request *r);
 
 struct fields;

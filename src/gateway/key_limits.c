@@ -113,7 +113,7 @@ static int64_t containers_of(const struct key_limits_row *row)
 }
 
 int key_limits_take(struct key_limits *l, const struct config_key *key, uint32_t gateway,
-        struct money dollars, bool container, struct key_limits_hold *hold,
+        struct money dollars, bool container, struct record_hold *hold,
         struct money *ret_others, struct error *err)
 {
 	bool counts = container && key->containers > 0;
@@ -121,7 +121,7 @@ int key_limits_take(struct key_limits *l, const struct config_key *key, uint32_t
 	struct key_limits_share *share;
 	int64_t dearest;
 
-	*hold = (struct key_limits_hold){.key = 0};
+	*hold = (struct record_hold){.key = 0};
 	*ret_others = (struct money){0};
 	if (!key->has_limit && !counts)
 		return 0;
@@ -140,7 +140,7 @@ int key_limits_take(struct key_limits *l, const struct config_key *key, uint32_t
 			return -ERR_RATE;
 		}
 	}
-	*hold = (struct key_limits_hold){.key = name_of(key), .containers = counts};
+	*hold = (struct record_hold){.key = name_of(key), .containers = counts};
 	if (!key->has_limit)
 		return 0;
 	dearest = atomic_load(&row->dearest);
@@ -151,7 +151,7 @@ int key_limits_take(struct key_limits *l, const struct config_key *key, uint32_t
 }
 
 void key_limits_grow(
-        struct key_limits *l, uint32_t gateway, struct key_limits_hold *hold, struct money cost)
+        struct key_limits *l, uint32_t gateway, struct record_hold *hold, struct money cost)
 {
 	struct key_limits_row *row = hold->key != 0 ? row_of(l, hold->key) : NULL;
 
@@ -162,7 +162,7 @@ void key_limits_grow(
 }
 
 void key_limits_give(
-        struct key_limits *l, uint32_t gateway, struct key_limits_hold *hold, struct money cost)
+        struct key_limits *l, uint32_t gateway, struct record_hold *hold, struct money cost)
 {
 	struct key_limits_row *row = hold->key != 0 ? row_of(l, hold->key) : NULL;
 	int64_t dearest;
@@ -175,7 +175,7 @@ void key_limits_give(
 		;
 	atomic_fetch_sub(&row->shares[gateway].dollars, hold->dollars);
 	atomic_fetch_sub(&row->shares[gateway].containers, hold->containers);
-	*hold = (struct key_limits_hold){.key = 0};
+	*hold = (struct record_hold){.key = 0};
 }
 
 /* ---- periods ---- */

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/money.h"
 #include "config/config.h"
+#include "record/record.h"
 
 #include <stdatomic.h>
 
@@ -38,13 +39,6 @@ struct key_limits {
 	struct key_limits_row rows[KEY_LIMITS_ROWS];
 };
 
-/* What a request holds of its key's limits; all zero: nothing. */
-struct key_limits_hold {
-	uint64_t key;
-	int64_t dollars;
-	int64_t containers;
-};
-
 /* A gateway starts in this place: what one before it held is given back. */
 void key_limits_start(struct key_limits *l, uint32_t gateway);
 
@@ -62,14 +56,14 @@ int key_limits_request(
  * counted.
  */
 int key_limits_take(struct key_limits *l, const struct config_key *key, uint32_t gateway,
-        struct money dollars, bool container, struct key_limits_hold *hold,
+        struct money dollars, bool container, struct record_hold *hold,
         struct money *ret_others, struct error *err);
 /* It costs this much already: holds as much at least. */
 void key_limits_grow(
-        struct key_limits *l, uint32_t gateway, struct key_limits_hold *hold, struct money cost);
+        struct key_limits *l, uint32_t gateway, struct record_hold *hold, struct money cost);
 /* Gives all of it back; cost: what it came to in the end. */
 void key_limits_give(
-        struct key_limits *l, uint32_t gateway, struct key_limits_hold *hold, struct money cost);
+        struct key_limits *l, uint32_t gateway, struct record_hold *hold, struct money cost);
 
 /* The day (since 1970, UTC) on which the period that now_ms lies in began; 0: never. And when it
  * ends, in milliseconds; INT64_MAX: never. */

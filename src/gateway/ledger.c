@@ -90,6 +90,10 @@ static void entry_done(struct ledger *l, struct entry *e, const struct error *er
 {
 	if (e->op.what == STORE_RECORD_SETTLE && err == NULL)
 		metrics_record(l->g, e->record);
+	/* Not before: what is neither held nor settled would be seen by nobody. */
+	if (e->op.what == STORE_RECORD_SETTLE)
+		key_limits_give(&l->g->shared->key_limits, l->g->options->index, &e->record->hold,
+		        e->record->total_cost);
 	if (e->owned)
 		record_free(e->record);
 	if (e->then != NULL)

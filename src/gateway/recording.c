@@ -203,6 +203,8 @@ static void beat(struct turn_run *t)
 	row = ledger_beat_row(t->recording.record);
 	turn_totals(t->turn, clock_mono_ms(), &totals);
 	fill_totals(row, t, &totals);
+	key_limits_grow(&t->g->shared->key_limits, t->g->options->index,
+	        &t->recording.record->hold, row->total_cost);
 	ledger_write(t->g->ledger, STORE_RECORD_BEAT, row, true, NULL, NULL);
 }
 
@@ -643,11 +645,19 @@ void recording_refused(struct turn_run *t, const struct error *e, recording_fn t
 	        then != NULL ? on_refused : NULL, t);
 }
 
+struct record *recording_drop(struct gateway *g, struct record *r)
+{
+	if (r != NULL)
+		key_limits_give(&g->shared->key_limits, g->options->index, &r->hold,
+		        (struct money){0});
+	return record_free(r);
+}
+
 void recording_free(struct turn_run *t)
 {
 	if (t->recording.record != NULL && t->recording.asked)
 		recording_refused(t, NULL, NULL);
-	t->recording.record = record_free(t->recording.record);
+	t->recording.record = recording_drop(t->g, t->recording.record);
 	buf_free(&t->recording.completion);
 	buf_free(&t->recording.reasoning);
 }

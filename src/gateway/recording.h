@@ -38,6 +38,9 @@ struct recording {
 
 /* Whose request it is, and when it came; the record has its id. For direct execs too. */
 void recording_who(struct record *rec, const struct request *r);
+/* Frees a record that is not to be written, and gives back what it holds of its key's limits. Takes
+ * NULL; returns NULL. For them too. */
+struct record *recording_drop(struct gateway *g, struct record *r);
 /* How a command ended, without its texts. For them too. */
 void recording_outcome(struct record_command *c, const struct command_output *o);
 

@@ -389,6 +389,14 @@ static void note_route(struct http_exchange *x, const struct route_entry *route)
 			note->route = plain[i];
 }
 
+/* What counts as one of a key's requests a minute: whatever asks for something to be done. Another
+ * gateway has counted what it hands on. */
+static bool is_counted(const struct http_exchange *x, const struct route_entry *route)
+{
+	return str_is(http_request_method(x), "POST") && !route->admin &&
+	       http_exchange_peer_kind(x) != HTTP_PEER_UNIX;
+}
+
 /*
  * Everything that needs no body is decided here: health, unknown paths, wrong methods, missing
  * keys. So a stranger's 64 MiB are never read.
@@ -434,6 +442,11 @@ static int on_head(void *ctx, struct http_exchange *x, size_t *max_body)
 	}
 	if (route->admin && !r.key->admin) {
 		error_set(&e, ERR_PERMISSION, "This needs an admin key.");
+		respond_error(x, under_v1, &e);
+		return 0;
+	}
+	if (is_counted(x, route) && key_limits_request(&g->shared->key_limits, r.key,
+	                                    clock_mono_ns() / 1000, &e) < 0) {
 		respond_error(x, under_v1, &e);
 		return 0;
 	}

@@ -541,7 +541,8 @@ static void read_tools(struct fields *f, struct store_key *k)
 			k->disabled_tools |= 1u << tool;
 		else
 			fields_fail(f, "disabled_server_tools",
-			        "disabled_server_tools may name shell, bash and exec.");
+			        "disabled_server_tools may name shell, bash, exec and "
+			        "code_execution.");
 	}
 }
 

@@ -2,6 +2,7 @@
  * From a request to a turn: its body is read, on the pool where it is large, its route found, and
  * what it names looked up. Then turn_run.c runs it.
  */
+#include "gateway/admission.h"
 #include "gateway/turn_run.h"
 
 #include "base/id.h"
@@ -16,6 +17,7 @@
 #define POOL_SCAN  (8 * 1024)  /* the same where they are scanned too */
 /* In a path: what is longer than a name may be is refused as a name. */
 #define MODEL_NAME_MAX 1024
+#define EXPECTED_TOKENS 1024 /* of an answer whose request does not bound it */
 
 static void refused(struct turn_run *t, const struct error *err)
 {
@@ -134,13 +136,12 @@ static void turn_opened(struct turn_run *t, const struct error *err)
 	refuse(t, err != NULL ? &e : NULL);
 }
 
-static void turn_begin(struct turn_run *t)
+static void turn_admitted(struct turn_run *t)
 {
 	struct turn_request *q = &t->request;
 	struct error e;
 
 	t->who.created_s = clock_wall_s();
-	turn_run_serve(t);
 	q->options.streamed = q->stream || q->background;
 	if (!q->stream && !q->background)
 		q->options.turn_ms = t->g->config->limits.turn_unstreamed_ms;
@@ -162,6 +163,53 @@ static void turn_begin(struct turn_run *t)
 		return;
 	}
 	recording_open(t, turn_opened);
+}
+
+static void on_admitted(void *ctx, const struct record_hold *hold, const struct error *err)
+{
+	struct turn_run *t = ctx;
+
+	t->storing = false;
+	t->recording.record->hold = *hold;
+	if (err != NULL || (t->x == NULL && !t->request.background))
+		refuse(t, err);
+	else
+		turn_admitted(t);
+}
+
+/* Does a sandbox of ours serve it, as far as the first of its targets goes? */
+static bool takes_container(const struct turn_run *t)
+{
+	return t->request.container_id[0] != 0 && !t->who.native_shell;
+}
+
+/* What it is expected to come to: what it says, an answer as long as it allows, and a container that
+ * is started. */
+static struct money expected_cost(const struct turn_run *t)
+{
+	struct usage u = {.input = t->recording.asked_bytes / 4, .output = EXPECTED_TOKENS};
+	struct money input, output, sandbox = {0};
+
+	str_to_u64(t->request.conversation->settings.max_output_tokens, &u.output);
+	api_price(&t->who, &u, &input, &output);
+	if (takes_container(t))
+		sandbox = money_mul(t->g->config->container.price_per_second,
+		        turn_sandbox_ms(0, 0, true), 1000);
+	return money_add(money_add(input, output), sandbox);
+}
+
+/* All is known of the request; its key's limits say whether it goes on. */
+static void turn_begin(struct turn_run *t)
+{
+	struct error e;
+
+	turn_run_serve(t);
+	if (admission_priced(t->key, &t->route, &e) < 0) {
+		refuse(t, &e);
+		return;
+	}
+	t->storing = true; /* keeps it alive until then */
+	admission_ask(t->g, t->key, expected_cost(t), takes_container(t), on_admitted, t);
 }
 
 void turn_run_background(struct turn_run *t, const struct error *e)
@@ -304,7 +352,8 @@ static void parse_work(void *arg)
 	}
 	if (guardrails_redacted(&t->guard))
 		recording_redacted(t);
-	if (t->api->parse(&t->in, str_of(t->seed), &t->request, &e) < 0)
+	if (t->api->parse(&t->in, str_of(t->seed), &t->request, &e) < 0 ||
+	        admission_tools(t->key, t->request.conversation, &e) < 0)
 		t->job_error = error_copy(&e);
 	t->in.body = NULL; /* the api has it in every case */
 }

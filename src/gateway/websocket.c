@@ -220,6 +220,17 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
 /* ---- in ---- */
 
+/* The key was good when the connection was made. */
+static bool may_ask(const struct websocket *ws, struct error *e)
+{
+	if (keys_stands(ws->g, ws->key))
+		return key_limits_request(&ws->g->shared->key_limits, ws->key,
+		               clock_mono_ns() / 1000, e) == 0;
+	error_set(e, ERR_AUTH, "This API key has expired or was revoked.");
+	str_copy(e->type, sizeof(e->type), STR("invalid_api_key"));
+	return false;
+}
+
 static void message_handle(struct websocket *ws)
 {
 	struct request r = {
@@ -237,6 +248,11 @@ static void message_handle(struct websocket *ws)
 		error_set(&e, ERR_CONFLICT,
 		        "A response is in progress on this connection: it takes one at a time.");
 		str_copy(e.type, sizeof(e.type), STR("response_in_progress"));
+		error_event(ws, &e);
+		message_drop(ws);
+		return;
+	}
+	if (!may_ask(ws, &e)) {
 		error_event(ws, &e);
 		message_drop(ws);
 		return;

@@ -78,6 +78,12 @@ enum record_state {
 	RECORD_RECOVERED, /* settled after a crash, at its last heartbeat */
 };
 
+/* What a request has taken of its key's limits, until its row is settled (gateway/key_limits.h). */
+struct record_hold {
+	uint64_t key; /* 0: nothing */
+	int64_t dollars, containers;
+};
+
 struct record {
 	char id[64]; /* "gen-…" */
 	enum record_state state;
@@ -112,6 +118,8 @@ struct record {
 	/* Content; NULL where it is not stored. Raw JSON as it came from and went to the client. */
 	bool store_content;
 	char *request, *answer;
+
+	struct record_hold hold; /* while it runs; not stored */
 };
 
 struct record *record_new(void);

@@ -34,7 +34,7 @@ class Socket:
         lines = {"Host": "brig", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
                  "Sec-WebSocket-Key": nonce.decode()}
         if key:
-            lines["Authorization"] = "Bearer " + KEYS[key]
+            lines["Authorization"] = "Bearer " + KEYS.get(key, key)
         lines.update({name.replace("_", "-"): value for name, value in headers.items()})
         head = "GET %s HTTP/1.1\r\n" % path + "".join(
             "%s: %s\r\n" % line for line in lines.items() if line[1] is not None)

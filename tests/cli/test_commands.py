@@ -281,3 +281,24 @@ def test_image_list(server, tmp_path):
     assert brig(server, "image", "list").stdout.startswith(b"base ")
     assert json.loads(brig(None, "image", "--data", str(tmp_path), "list", "--json").stdout) == []
     assert b"no image yet" in brig(None, "image", "--data", str(tmp_path), "list").stderr
+
+
+# ---- keys ----
+
+def test_keys_are_made_listed_and_revoked(server):
+    done = brig(server, "keys", "create", "--name", "ci", "--limit", "5", "--reset", "daily", "--rpm", "60", "--expires", "30d", "--disable", "bash")
+    assert done.returncode == 0, done.stderr
+    key = done.stdout.decode().strip()
+    assert key.startswith("brig-") and key.encode() not in done.stderr and b"shown this once" in done.stderr
+    listed = {k["name"]: k for k in json.loads(brig(server, "keys", "list", "--json").stdout)}
+    made = listed["ci"]
+    assert (made["limit"], made["limit_reset"], made["requests_per_minute"], made["disabled_server_tools"]) == (5, "daily", 60, ["bash"])
+    assert made["expires_at"] and made["hash"][:12].encode() in done.stderr
+    assert b"5 daily" in next(line for line in brig(server, "keys", "list").stdout.splitlines() if b" ci " in line)
+    assert brig(server, "ps", env={"BRIG_KEY": key}).returncode == 0
+    for wrong in ("short", "0" * 12):
+        assert brig(server, "keys", "revoke", wrong).returncode == 1
+    assert brig(server, "keys", "revoke", made["hash"][:8]).returncode == 0
+    assert brig(server, "ps", env={"BRIG_KEY": key}).returncode == 1
+    assert b"revoked" in brig(server, "keys", "list").stdout
+    assert brig(server, "keys", "create", "--name", "x", "--limit", "-1").returncode == 1

@@ -275,12 +275,38 @@ test("a false positive is marked, and the phrase that it offers lets such a text
   await p.clean();
 });
 
+test("keys are made, shown once, and revoked", async () => {
+  await p.view("Keys");
+  const form = page.getByRole("region", { name: "New key" });
+  await form.getByLabel("Name").fill("from the page");
+  await form.getByLabel("Workspace").fill("two");
+  await form.getByLabel("Limit in dollars").fill("0.25");
+  await form.getByLabel("Limit resets").selectOption("weekly");
+  await form.getByLabel("Requests a minute").fill("30");
+  await form.getByRole("button", { name: "Create key" }).click();
+  const dialog = page.getByRole("dialog");
+  const key = await dialog.getByLabel("The new key").inputValue();
+  assert.match(key, /^brig-[0-9a-z]{40}$/);
+  await dialog.getByRole("button", { name: "Done" }).click();
+  const own = () => fetch(`${brig.url}/api/v1/key`, { headers: { authorization: `Bearer ${key}` } });
+  const { data } = await (await own()).json();
+  assert.deepEqual([data.name, data.workspace, data.limit, data.limit_reset, data.requests_per_minute, data.admin], ["from the page", "two", 0.25, "weekly", 30, false]);
+  const row = page.getByRole("row", { name: /from the page.*two.*in use.*0\.2500 weekly.*30/ });
+  await row.getByRole("button", { name: "Revoke from the page" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+  await page.getByRole("row", { name: /from the page.*revoked/ }).waitFor();
+  assert.equal((await own()).status, 401);
+  assert.equal(await page.getByRole("row", { name: /brig\.yaml/ }).count(), 2);
+  await p.clean();
+});
+
 test("one may see only one's own", async () => {
   const q = await Page.open(chrome, brig);
   q.expected = ["/api/v1/key", "/api/v1/guardrails"];
   await q.logIn(OTHER);
   await q.page.getByText("There is no request yet.").waitFor();
   await q.view("Keys");
+  await q.page.getByRole("region", { name: "This key" }).getByText("two").waitFor();
   await q.page.getByRole("alert").filter({ hasText: /\((403|404)\)/ }).waitFor();
   await q.clean();
   await q.close();

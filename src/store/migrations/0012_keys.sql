@@ -13,7 +13,7 @@ CREATE TABLE keys (
 	containers INTEGER NOT NULL,
 	cost_limit INTEGER, -- 10^-12 dollars; NULL: none
 	limit_reset INTEGER NOT NULL, -- 0 never, 1 daily, 2 weekly, 3 monthly
-	disabled_tools INTEGER NOT NULL -- 1 shell, 2 bash, 4 exec
+	disabled_tools INTEGER NOT NULL -- 1 shell, 2 bash, 4 exec, 8 code_execution
 ) WITHOUT ROWID;
 CREATE INDEX keys_account ON keys (account, created_ms);
 CREATE INDEX keys_revoked ON keys (revoked_ms) WHERE revoked_ms <> 0;

@@ -47,7 +47,7 @@ function makeForm(reload) {
   const input = (name, attributes = {}) => h("input", { name, autocomplete: "off", spellcheck: "false", ...attributes });
   const said = h("p", { class: "error", role: "alert" });
   const reset = choice([["", "Never"], ["daily", "Daily"], ["weekly", "Weekly"], ["monthly", "Monthly"]], "");
-  reset.name = "reset";
+  reset.name = "limit_reset"; // not "reset", which would hide the form's own function
   const admin = h("input", { type: "checkbox", id: "key-admin" });
   const form = h("form", { class: "filters" },
     field("Name", input("name", { required: true, maxlength: "100" })),
@@ -65,7 +65,7 @@ function makeForm(reload) {
     const body = { name: v("name") };
     if (v("workspace")) body.workspace = v("workspace");
     if (v("limit")) body.limit = Number(v("limit"));
-    if (v("limit") && v("reset")) body.limit_reset = v("reset");
+    if (v("limit") && v("limit_reset")) body.limit_reset = v("limit_reset");
     if (v("rpm")) body.requests_per_minute = Number(v("rpm"));
     if (v("expires")) body.expires_at = new Date(v("expires")).toISOString();
     if (admin.checked) body.admin = true;

@@ -242,7 +242,8 @@ static const struct {
                 "2027-01-31T18:00:00Z, or a date",
                 "keys[0].expires_at"},
         {"keys: [{key: aaaaaaaaaaaaaaaa, disabled_server_tools: [shell, web]}]\n",
-                "brig.yaml:1:63: keys[0].disabled_server_tools[1]: is shell, bash or exec",
+                "brig.yaml:1:63: keys[0].disabled_server_tools[1]: is shell, bash, exec or "
+                "code_execution",
                 "keys[0].disabled_server_tools[1]"},
         {"keys: [{key: aaaaaaaaaaaaaaaa, requests_per_minute: 0}]\n",
                 "brig.yaml:1:53: keys[0].requests_per_minute: must be from 1 to 1000000",

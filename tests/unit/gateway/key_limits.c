@@ -89,7 +89,7 @@ static void test_many_at_once_pass_no_more(void **state)
 static void test_containers(void **state)
 {
 	struct config_key k = key(4);
-	struct key_limits_hold a, b, c;
+	struct record_hold a, b, c;
 	struct money others, nothing = {0};
 	struct error e;
 
@@ -113,7 +113,7 @@ static void test_containers(void **state)
 static void test_dollars(void **state)
 {
 	struct config_key k = key(6);
-	struct key_limits_hold a, b, c;
+	struct record_hold a, b, c;
 	struct money others;
 	struct error e;
 
