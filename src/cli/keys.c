@@ -63,8 +63,8 @@ static bool expiry_read(const char *s, char out[32])
 	return true;
 }
 
-static int put_number(
-        struct json_writer *w, const char *name, const char *value, const char *flag, struct error *err)
+static int put_number(struct json_writer *w, const char *name, const char *value, const char *flag,
+        struct error *err)
 {
 	uint64_t n;
 
@@ -96,7 +96,8 @@ static int create_body(const struct keys *k, struct buf *out, struct error *err)
 	if (r == 0)
 		r = put_number(&w, "containers_at_once", k->containers, "--containers", err);
 	if (r == 0 && k->expires && !expiry_read(k->expires, expires))
-		r = error_set(err, ERR_INVALID, "--expires is like 30d, 12h or 2027-01-31T18:00:00Z");
+		r = error_set(
+		        err, ERR_INVALID, "--expires is like 30d, 12h or 2027-01-31T18:00:00Z");
 	if (r == 0 && k->expires)
 		jw_kcstr(&w, "expires_at", expires);
 	jw_key(&w, "disabled_server_tools");
@@ -116,8 +117,8 @@ static int keys_create(struct keys *k, const char *unused, struct error *err)
 	int r = create_body(k, &body, err);
 
 	if (r == 0)
-		r = fetch(k, "POST", "/api/v1/keys", (struct str){body.data, body.len}, &answer, &doc,
-		        err);
+		r = fetch(k, "POST", "/api/v1/keys", (struct str){body.data, body.len}, &answer,
+		        &doc, err);
 	if (r < 0)
 		return r;
 	key = json_str(json_get(json_root(doc), "key"));
@@ -189,7 +190,8 @@ static int keys_list(struct keys *k, const char *unused, struct error *err)
 /* ---- revoke ---- */
 
 /* The one key whose hash begins so. */
-static int hash_find(const struct keys *k, struct str given, char hash[HASH_SIZE], struct error *err)
+static int hash_find(
+        const struct keys *k, struct str given, char hash[HASH_SIZE], struct error *err)
 {
 	_cleanup_buf_ struct buf answer = BUF_INIT(ANSWER_MAX);
 	_cleanup_json_ struct json_doc *doc = NULL;
@@ -199,7 +201,8 @@ static int hash_find(const struct keys *k, struct str given, char hash[HASH_SIZE
 
 	if (!str_copy(prefix, sizeof(prefix), given) || given.n < HASH_LEAST)
 		return error_set(err, ERR_INVALID,
-		        "say at least the first %d digits of the key's hash, as `brig keys list` shows "
+		        "say at least the first %d digits of the key's hash, as `brig keys list` "
+		        "shows "
 		        "it",
 		        HASH_LEAST);
 	r = fetch(k, "GET", "/api/v1/keys", (struct str){0}, &answer, &doc, err);
@@ -213,8 +216,9 @@ static int hash_find(const struct keys *k, struct str given, char hash[HASH_SIZE
 			n++;
 	}
 	if (n != 1)
-		return error_set(err, ERR_NOT_FOUND, "%s", n ? "several keys have a hash that begins so"
-		                                          : "no key has a hash that begins so");
+		return error_set(err, ERR_NOT_FOUND, "%s",
+		        n ? "several keys have a hash that begins so"
+		          : "no key has a hash that begins so");
 	return 0;
 }
 
@@ -268,15 +272,17 @@ int cli_keys(int argc, char **argv)
 	        {"--containers", "N", "create: containers at once", &k.containers, NULL},
 	        {"--expires", "WHEN", "create: after 30d, 12h, or at 2027-01-31T18:00:00Z",
 	                &k.expires, NULL},
-	        {"--disable", "TOOL", "create: without shell, bash, exec or code_execution; may be repeated", NULL,
-	                NULL},
+	        {"--disable", "TOOL",
+	                "create: without shell, bash, exec or code_execution; may be repeated",
+	                NULL, NULL},
 	        {"--admin", NULL, "create: may manage keys and workspaces", NULL, &k.admin},
 	        {"--json", NULL, "what the server says, as JSON", NULL, &k.json},
 	        {"--data", "DIR", "the data folder of the server (/var/lib/brig)", &data, NULL},
 	};
 	const struct cli_usage usage = {
 	        .line = "brig keys [FLAG…] create | list | revoke HASH",
-	        .about = "Makes, lists or revokes keys of the asking key's account, which must be an "
+	        .about = "Makes, lists or revokes keys of the asking key's account, which must be "
+	                 "an "
 	                 "admin key. A new key\n"
 	                 "is printed this once. HASH may be cut, to eight digits at least.\n",
 	        .flags = flags,
@@ -300,8 +306,8 @@ int cli_keys(int argc, char **argv)
 	if (at < 0)
 		return end;
 	if (argc - at != a->args)
-		return cli_wrong(&usage, "keys %s takes %s", a->name,
-		        a->args ? "one hash" : "no argument");
+		return cli_wrong(
+		        &usage, "keys %s takes %s", a->name, a->args ? "one hash" : "no argument");
 	if (a->run == keys_create && (!k.name || !k.name[0]))
 		return cli_wrong(&usage, "create needs --name");
 	r = client_find(&k.client, data, &err);

@@ -86,7 +86,8 @@ static int read_key_allow(struct loader *l, const struct yaml_node *n, void *tar
 {
 	struct config_key *k = target;
 
-	return section_read_patterns(l, n, SECTION_PATTERNS_MAX, &k->egress_allow, &k->n_egress_allow);
+	return section_read_patterns(
+	        l, n, SECTION_PATTERNS_MAX, &k->egress_allow, &k->n_egress_allow);
 }
 
 static int read_key_text(struct loader *l, const struct yaml_node *n, void *target)
@@ -142,7 +143,8 @@ static int read_reset(struct loader *l, const struct yaml_node *n, void *target)
 
 	if (n->type != YAML_SCALAR ||
 	        !config_reset_find((struct str){n->text, n->text_len}, &k->limit_reset))
-		return loader_error(l, n, "is daily, weekly or monthly; without it a limit is for all time");
+		return loader_error(
+		        l, n, "is daily, weekly or monthly; without it a limit is for all time");
 	return 0;
 }
 
@@ -152,7 +154,8 @@ static int read_expiry(struct loader *l, const struct yaml_node *n, void *target
 
 	if (n->type != YAML_SCALAR ||
 	        !clock_parse_iso8601((struct str){n->text, n->text_len}, &k->expires_ms))
-		return loader_error(l, n, "expected a time such as 2027-01-31T18:00:00Z, or a date");
+		return loader_error(
+		        l, n, "expected a time such as 2027-01-31T18:00:00Z, or a date");
 	return 0;
 }
 

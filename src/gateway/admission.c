@@ -65,8 +65,7 @@ static bool has_price(const struct provider_target *t)
 	return t->config->dialect == DIALECT_SCRIPT;
 }
 
-int admission_priced(
-        const struct config_key *key, const struct route *route, struct error *err)
+int admission_priced(const struct config_key *key, const struct route *route, struct error *err)
 {
 	for (size_t i = 0; i < route->n && key->has_limit; i++) {
 		const struct provider_target *t = &route->targets[i];
@@ -146,8 +145,8 @@ static void decide(struct admission *a)
 
 static void give_back(struct admission *a)
 {
-	key_limits_give(&a->g->shared->key_limits, a->g->options->index, &a->hold,
-	        (struct money){0});
+	key_limits_give(
+	        &a->g->shared->key_limits, a->g->options->index, &a->hold, (struct money){0});
 }
 
 static void read_done(void *arg)

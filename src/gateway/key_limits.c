@@ -35,8 +35,8 @@ static struct key_limits_row *row_of(struct key_limits *l, uint64_t name)
 
 		if (there == 0)
 			atomic_store(&l->used, true);
-		if (there == name || (there == 0 && atomic_compare_exchange_strong(
-		                                            &l->names[at], &there, name)))
+		if (there == name ||
+		        (there == 0 && atomic_compare_exchange_strong(&l->names[at], &there, name)))
 			return &l->rows[at];
 		if (there == name) /* another was quicker */
 			return &l->rows[at];
@@ -47,7 +47,8 @@ static struct key_limits_row *row_of(struct key_limits *l, uint64_t name)
 static int no_row(struct error *err)
 {
 	return error_set(err, ERR_UNAVAILABLE,
-	        "This server has counted for %d keys with limits since it was started, which is the "
+	        "This server has counted for %d keys with limits since it was started, which is "
+	        "the "
 	        "most it can.",
 	        KEY_LIMITS_ROWS);
 }
@@ -85,7 +86,8 @@ int key_limits_request(
 			error_set(err, ERR_RATE, "This key may make %u requests a minute.",
 			        key->requests_per_minute);
 			if (err != NULL)
-				err->retry_after_ms = (int)((next - now_us - MINUTE_US + 999) / 1000);
+				err->retry_after_ms =
+				        (int)((next - now_us - MINUTE_US + 999) / 1000);
 			return -ERR_RATE;
 		}
 	} while (!atomic_compare_exchange_weak(&row->next_us, &full, next));
@@ -113,8 +115,8 @@ static int64_t containers_of(const struct key_limits_row *row)
 }
 
 int key_limits_take(struct key_limits *l, const struct config_key *key, uint32_t gateway,
-        struct money dollars, bool container, struct record_hold *hold,
-        struct money *ret_others, struct error *err)
+        struct money dollars, bool container, struct record_hold *hold, struct money *ret_others,
+        struct error *err)
 {
 	bool counts = container && key->containers > 0;
 	struct key_limits_row *row;

@@ -33,7 +33,7 @@ struct waiter {
 
 struct keys {
 	struct gateway *g;
-	struct stored *all; /* that there ever were */
+	struct stored *all;              /* that there ever were */
 	const struct config_key **table; /* by hash, open addressing; those in force */
 	size_t size;                     /* a power of two */
 	struct store_workspace *quiet;   /* sorted: those that store no content */
@@ -152,8 +152,8 @@ static void read_work(void *arg)
 	k->version = atomic_load(&k->g->shared->keys.version);
 	if (store_key_list(k->g->reader, all, &k->rows, &k->n_rows, &k->err) < 0)
 		return;
-	if (store_workspace_list(
-	            k->g->reader, all, &k->workspaces, &k->n_workspaces, &k->err) < 0) {
+	if (store_workspace_list(k->g->reader, all, &k->workspaces, &k->n_workspaces, &k->err) <
+	        0) {
 		free(k->rows);
 		k->rows = NULL;
 	}
@@ -177,8 +177,8 @@ static uint64_t seen_by(const struct keys *k, uint32_t index)
 
 static void look(struct keys *k)
 {
-	if (k->reading || atomic_load(&k->g->shared->keys.version) ==
-	                          seen_by(k, k->g->options->index))
+	if (k->reading ||
+	        atomic_load(&k->g->shared->keys.version) == seen_by(k, k->g->options->index))
 		return;
 	k->reading = pool_run(k->g->pool, read_work, read_done, k);
 }

@@ -31,8 +31,8 @@ struct job {
 	struct owner owner;
 	bool under_v1;
 	void (*work)(struct job *j);
-	bool changes; /* keys or workspaces */
-	int status;   /* of a good answer */
+	bool changes;                  /* keys or workspaces */
+	int status;                    /* of a good answer */
 	char hash[STORE_KEY_HASH + 1]; /* of the path; or the asking key's */
 	struct store_key row;          /* to be made */
 	char text[KEY_SIZE];           /* the key; a secret */
@@ -101,7 +101,8 @@ static void write_limits(struct json_writer *w, const struct store_key *k, int64
 }
 
 /* of_config: it stands in brig.yaml, or is the data folder's first. */
-static int write_key(struct json_writer *w, struct job *j, const struct store_key *k, bool of_config)
+static int write_key(
+        struct json_writer *w, struct job *j, const struct store_key *k, bool of_config)
 {
 	int64_t spent[N_SPENT] = {0};
 
@@ -250,7 +251,8 @@ static int refuse_config(void *ctx, struct job *j, const struct store_key *k, bo
 	if (!of_config || strcmp(k->hash, j->hash) != 0)
 		return 0;
 	return error_set(&j->err, ERR_PERMISSION,
-	        "This key is not in the store: it goes when it is taken out of brig.yaml, or of the "
+	        "This key is not in the store: it goes when it is taken out of brig.yaml, or of "
+	        "the "
 	        "data folder.");
 }
 

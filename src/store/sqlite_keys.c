@@ -72,8 +72,8 @@ static int ask(struct sqlite *q, sqlite3_stmt *st, int64_t *ret, struct error *e
 }
 
 /* -ERR_RATE where there are `most` rows already. */
-static int check_count(struct sqlite *q, enum statement which, int64_t most, const char *what,
-        struct error *err)
+static int check_count(
+        struct sqlite *q, enum statement which, int64_t most, const char *what, struct error *err)
 {
 	sqlite3_stmt *st = prepare(q, which, err);
 	int64_t n = 0;
@@ -137,7 +137,9 @@ int sqlite_keys_revoke(
 	sqlite_bind_str(st, 2, hash);
 	sqlite3_bind_int64(st, 3, now_ms);
 	r = sqlite_run(q, st, "revoke a key", err);
-	return r == 0 ? error_set(err, ERR_NOT_FOUND, "There is no key of this hash.") : r < 0 ? r : 0;
+	return r == 0  ? error_set(err, ERR_NOT_FOUND, "There is no key of this hash.")
+	       : r < 0 ? r
+	               : 0;
 }
 
 static void read_key(sqlite3_stmt *st, struct store_key *k)

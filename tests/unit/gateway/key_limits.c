@@ -1,4 +1,5 @@
-/* Limits of keys: what flows in and out of the counters that gateways share, and when periods end. */
+/* Limits of keys: what flows in and out of the counters that gateways share, and when periods end.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -155,14 +156,19 @@ static void test_periods(void **state)
 
 	assert_int_equal(key_limits_first_day(CONFIG_RESET_NEVER, wednesday), 0);
 	assert_true(key_limits_ends_ms(CONFIG_RESET_NEVER, wednesday) == INT64_MAX);
-	assert_int_equal(key_limits_first_day(CONFIG_RESET_DAILY, wednesday) * day, AT("2026-12-30"));
+	assert_int_equal(
+	        key_limits_first_day(CONFIG_RESET_DAILY, wednesday) * day, AT("2026-12-30"));
 	assert_int_equal(key_limits_ends_ms(CONFIG_RESET_DAILY, wednesday), AT("2026-12-31"));
-	assert_int_equal(key_limits_first_day(CONFIG_RESET_WEEKLY, wednesday) * day, AT("2026-12-28"));
+	assert_int_equal(
+	        key_limits_first_day(CONFIG_RESET_WEEKLY, wednesday) * day, AT("2026-12-28"));
 	assert_int_equal(key_limits_ends_ms(CONFIG_RESET_WEEKLY, wednesday), AT("2027-01-04"));
-	assert_int_equal(key_limits_first_day(CONFIG_RESET_WEEKLY, AT("2027-01-04")) * day, AT("2027-01-04"));
-	assert_int_equal(key_limits_first_day(CONFIG_RESET_MONTHLY, wednesday) * day, AT("2026-12-01"));
+	assert_int_equal(key_limits_first_day(CONFIG_RESET_WEEKLY, AT("2027-01-04")) * day,
+	        AT("2027-01-04"));
+	assert_int_equal(
+	        key_limits_first_day(CONFIG_RESET_MONTHLY, wednesday) * day, AT("2026-12-01"));
 	assert_int_equal(key_limits_ends_ms(CONFIG_RESET_MONTHLY, wednesday), AT("2027-01-01"));
-	assert_int_equal(key_limits_ends_ms(CONFIG_RESET_MONTHLY, AT("2028-02-01")), AT("2028-03-01"));
+	assert_int_equal(
+	        key_limits_ends_ms(CONFIG_RESET_MONTHLY, AT("2028-02-01")), AT("2028-03-01"));
 }
 
 int main(void)
