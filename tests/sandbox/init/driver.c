@@ -650,7 +650,9 @@ static void test_other_entries(void)
 	struct client_run *r = run((struct client_command){
 	        .argv = (const char *const[]){"/workspace/home/sbx", "int80", NULL}});
 
-	CHECK(ended(r, INIT_SIGNALED, SIGSYS));
+	/* SIGSEGV: the machine has no such entry (some hypervisors take it out of the guest). */
+	CHECK((r->done && r->end.outcome == INIT_SIGNALED && r->end.code == SIGSEGV) ||
+	        ended(r, INIT_SIGNALED, SIGSYS));
 	client_forget(r);
 	r = run((struct client_command){
 	        .argv = (const char *const[]){"/workspace/home/sbx", "x32", NULL}});
