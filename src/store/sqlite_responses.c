@@ -322,49 +322,58 @@ int sqlite_responses_events_put(struct store *s, const struct store_scope *scope
 
 /* ---- reading ---- */
 
-int sqlite_responses_get(struct store *s, const struct store_scope *scope, struct str id,
-        int64_t now_ms, struct store_response_text *ret, struct error *err)
+/* The row of a response that is there, in *ret, to be reset. step says what is read, for an error.
+ */
+static int get_row(struct sqlite *q, enum statement which, const struct store_scope *scope,
+        struct str id, int64_t now_ms, const char *step, sqlite3_stmt **ret, struct error *err)
 {
-	struct sqlite *q _locked_ = sqlite_lock(s);
-	sqlite3_stmt *st = prepare(q, ST_GET, err);
-	struct store_response_text t = {0};
-	int step, rc = 0;
+	sqlite3_stmt *st = prepare(q, which, err);
+	int got, rc;
 
 	if (!st)
 		return -ERR_IO;
 	sqlite_bind_key(st, scope, id);
 	sqlite3_bind_int64(st, 4, now_ms);
-	step = sqlite3_step(st);
-	if (step == SQLITE_ROW) {
-		t.object = column_copy(st, 0, 0, (size_t)sqlite3_column_bytes(st, 0), &t.len);
-		t.running = sqlite3_column_int(st, 1) != 0;
-		if (!t.object)
-			rc = error_set(err, ERR_NOMEM, "no memory for a response");
-	} else {
-		rc = step == SQLITE_DONE ? not_found(err) : sqlite_fail(q, "read response", err);
+	got = sqlite3_step(st);
+	if (got == SQLITE_ROW) {
+		*ret = st;
+		return 0;
 	}
+	rc = got == SQLITE_DONE ? not_found(err) : sqlite_fail(q, step, err);
 	sqlite_reset_statement(st);
-	if (rc == 0)
-		*ret = t;
 	return rc;
+}
+
+int sqlite_responses_get(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct store_response_text *ret, struct error *err)
+{
+	struct sqlite *q _locked_ = sqlite_lock(s);
+	struct store_response_text t = {0};
+	sqlite3_stmt *st;
+	int rc = get_row(q, ST_GET, scope, id, now_ms, "read response", &st, err);
+
+	if (rc < 0)
+		return rc;
+	t.object = column_copy(st, 0, 0, (size_t)sqlite3_column_bytes(st, 0), &t.len);
+	t.running = sqlite3_column_int(st, 1) != 0;
+	sqlite_reset_statement(st);
+	if (!t.object)
+		return error_set(err, ERR_NOMEM, "no memory for a response");
+	*ret = t;
+	return 0;
 }
 
 int sqlite_responses_events_get(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, struct store_response_events *ret, struct error *err)
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
-	sqlite3_stmt *st = prepare(q, ST_EVENTS_GET, err);
 	struct store_response_events e = {0};
-	int step, rc = 0;
+	sqlite3_stmt *st;
+	int rc = get_row(q, ST_EVENTS_GET, scope, id, now_ms, "read events", &st, err);
 
-	if (!st)
-		return -ERR_IO;
-	sqlite_bind_key(st, scope, id);
-	sqlite3_bind_int64(st, 4, now_ms);
-	step = sqlite3_step(st);
-	if (step != SQLITE_ROW) {
-		rc = step == SQLITE_DONE ? not_found(err) : sqlite_fail(q, "read events", err);
-	} else if (sqlite3_column_type(st, 0) != SQLITE_NULL) {
+	if (rc < 0)
+		return rc;
+	if (sqlite3_column_type(st, 0) != SQLITE_NULL) {
 		e.bytes = column_copy(st, 0, 0, (size_t)sqlite3_column_bytes(st, 0), &e.len);
 		e.from = sqlite3_column_int64(st, 1);
 		if (!e.bytes)

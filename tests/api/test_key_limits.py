@@ -7,7 +7,7 @@ import pytest
 
 from brigtest import KEYS, SHELL, wait_for
 from fake_provider import Model, calls, shell, text
-from test_keys import ADMIN, SETTINGS, files_with, make
+from test_keys import ADMIN, SETTINGS, admin, files_with, make, some  # noqa: F401 (fixtures)
 from test_websocket import Socket
 
 TIGHT = "tight-0123456789abcdef"
@@ -15,16 +15,6 @@ SETTINGS = dict(SETTINGS, keys=SETTINGS["keys"] + [{"key": TIGHT, "account": "ac
                                                     "disabled_server_tools": ["bash"]}])
 BASH = {"type": "openrouter:bash"}  # which the client runs: it is refused all the same
 BIG = 10 ** 6
-
-
-@pytest.fixture
-def some(servers_1_and_3):
-    return servers_1_and_3
-
-
-@pytest.fixture
-def admin(some):
-    return some.client(ADMIN)
 
 
 @pytest.fixture
