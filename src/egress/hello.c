@@ -187,6 +187,9 @@ int egress_hello_feed(struct egress_hello *h, const uint8_t *data, size_t n, con
 			}
 		} else {
 			piece = n < h->record_left ? n : h->record_left;
+			/* However the bytes were cut, what goes over the bound is refused. */
+			if (piece > EGRESS_HELLO_MAX - h->seen)
+				piece = EGRESS_HELLO_MAX - h->seen;
 			if (buf_append(&h->message, data, piece))
 				return refuse(ret_why, "TLS hello too large");
 			h->record_left -= piece;

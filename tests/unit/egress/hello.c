@@ -93,6 +93,32 @@ static void sizes(void **state)
 	assert_int_equal(feed(&b, b.len, 4096, NULL), -1);
 }
 
+/* The bound holds to the byte, however the bytes come. */
+static void bound(void **state)
+{
+	static const size_t CUTS[] = {1, 999, 1005, 4096, 1 << 20};
+	_cleanup_(buf_free) struct buf b = BUF_INIT(1 << 20);
+
+	build(&b, "a.test", 1000, 64000);
+	for (size_t over = 0; over <= 1; over++) {
+		size_t padding = 64000 + EGRESS_HELLO_MAX - b.len + over;
+
+		buf_reset(&b);
+		build(&b, "a.test", 1000, padding);
+		/* A record more than was there costs five bytes more. */
+		if (b.len > EGRESS_HELLO_MAX + over) {
+			padding -= b.len - EGRESS_HELLO_MAX - over;
+			buf_reset(&b);
+			build(&b, "a.test", 1000, padding);
+		}
+		assert_int_equal(b.len, EGRESS_HELLO_MAX + over);
+		for (size_t i = 0; i < sizeof(CUTS) / sizeof(CUTS[0]); i++)
+			assert_int_equal(feed(&b, b.len, CUTS[i], NULL), over ? -1 : 1);
+		buf_reset(&b);
+		build(&b, "a.test", 1000, 64000);
+	}
+}
+
 /* Any byte changed: it is read or refused, and what is read is the name that is there. */
 static void damaged(void **state)
 {
@@ -112,8 +138,8 @@ static void damaged(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test(cuts), cmocka_unit_test(sizes), cmocka_unit_test(damaged)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(cuts), cmocka_unit_test(sizes),
+	        cmocka_unit_test(bound), cmocka_unit_test(damaged)};
 
 	return UNIT_RUN(tests);
 }
