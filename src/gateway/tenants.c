@@ -14,33 +14,23 @@
 
 #include "gateway/fields.h"
 #include "gateway/internal.h"
+#include "gateway/job.h"
 
 #include "base/id.h"
 
 #include <stdlib.h>
 
-#define ANSWER_MAX ((size_t)64 << 20)
 #define KEY_PREFIX "brig-"
 #define KEY_RANDOM 40
 #define KEY_SIZE   (sizeof(KEY_PREFIX) + KEY_RANDOM)
 
-struct job {
-	struct gateway *g;
-	const struct config_key *key;
-	struct http_exchange *x; /* NULL: the client has gone */
-	struct owner owner;
-	bool under_v1;
-	void (*work)(struct job *j);
-	bool changes;                  /* keys or workspaces */
-	int status;                    /* of a good answer */
+/* What a job has of its own. */
+struct tenant {
 	char hash[STORE_KEY_HASH + 1]; /* of the path; or the asking key's */
 	struct store_key row;          /* to be made */
 	char text[KEY_SIZE];           /* the key; a secret */
 	struct store_workspace workspace;
 	bool has_store_content;
-	struct buf out;
-	int result;
-	struct error err;
 };
 
 /* ---- writing keys ---- */
@@ -172,7 +162,7 @@ static int each_key(struct job *j, key_fn fn, void *ctx)
 {
 	struct store_key *rows = NULL;
 	size_t n = 0;
-	int r = store_key_list(j->g->reader, str_of(j->key->account), &rows, &n, &j->err);
+	int r = store_key_list(j->g->reader, j->scope.account, &rows, &n, &j->err);
 
 	for (size_t i = 0; i < n && r == 0; i++)
 		r = fn(ctx, j, &rows[i], false);
@@ -180,7 +170,7 @@ static int each_key(struct job *j, key_fn fn, void *ctx)
 	for (size_t i = 0; i < j->g->config->n_keys && r == 0; i++) {
 		struct store_key k = row_of(&j->g->config->keys[i]);
 
-		if (strcmp(k.account, j->key->account) == 0)
+		if (str_is(j->scope.account, k.account))
 			r = fn(ctx, j, &k, true);
 	}
 	return r;
@@ -203,9 +193,10 @@ static void list_work(struct job *j)
 /* 1: it was this one. */
 static int get_one(void *ctx, struct job *j, const struct store_key *k, bool of_config)
 {
+	const struct tenant *t = j->own;
 	int r;
 
-	if (strcmp(k->hash, j->hash) != 0)
+	if (strcmp(k->hash, t->hash) != 0)
 		return 0;
 	jw_key(ctx, "data");
 	r = write_key(ctx, j, k, of_config);
@@ -230,17 +221,18 @@ static void get_work(struct job *j)
 
 static void create_work(struct job *j)
 {
+	struct tenant *t = j->own;
 	struct json_writer w;
 
-	j->result = store_key_create(j->g->store, &j->row, &j->err);
+	j->result = store_key_create(j->g->store, &t->row, &j->err);
 	if (j->result < 0)
 		return;
 	jw_init(&w, &j->out);
 	jw_object(&w);
-	jw_kcstr(&w, "key", j->text);
-	jw_kcstr(&w, "hash", j->row.hash);
+	jw_kcstr(&w, "key", t->text);
+	jw_kcstr(&w, "hash", t->row.hash);
 	jw_key(&w, "data");
-	j->result = write_key(&w, j, &j->row, false);
+	j->result = write_key(&w, j, &t->row, false);
 	if (j->result < 0)
 		jw_null(&w);
 	jw_end(&w);
@@ -248,7 +240,9 @@ static void create_work(struct job *j)
 
 static int refuse_config(void *ctx, struct job *j, const struct store_key *k, bool of_config)
 {
-	if (!of_config || strcmp(k->hash, j->hash) != 0)
+	const struct tenant *t = j->own;
+
+	if (!of_config || strcmp(k->hash, t->hash) != 0)
 		return 0;
 	return error_set(&j->err, ERR_PERMISSION,
 	        "This key is not in the store: it goes when it is taken out of brig.yaml, or of "
@@ -258,17 +252,18 @@ static int refuse_config(void *ctx, struct job *j, const struct store_key *k, bo
 
 static void revoke_work(struct job *j)
 {
+	const struct tenant *t = j->own;
 	struct json_writer w;
 
 	j->result = each_key(j, refuse_config, NULL);
 	if (j->result == 0)
-		j->result = store_key_revoke(j->g->store, str_of(j->key->account), str_of(j->hash),
-		        clock_wall_ms(), &j->err);
+		j->result = store_key_revoke(
+		        j->g->store, j->scope.account, str_of(t->hash), clock_wall_ms(), &j->err);
 	if (j->result == -ERR_INVALID)
 		j->result = error_set(&j->err, ERR_NOT_FOUND, "There is no key of this hash.");
 	jw_init(&w, &j->out);
 	jw_object(&w);
-	jw_kcstr(&w, "hash", j->hash);
+	jw_kcstr(&w, "hash", t->hash);
 	jw_kbool(&w, "revoked", true);
 	jw_kbool(&w, "deleted", true);
 	jw_end(&w);
@@ -307,8 +302,7 @@ static int workspace_of_key(void *ctx, struct job *j, const struct store_key *k,
 
 static int workspaces_read(struct job *j, struct workspaces *all)
 {
-	int r = store_workspace_list(
-	        j->g->reader, str_of(j->key->account), &all->list, &all->n, &j->err);
+	int r = store_workspace_list(j->g->reader, j->scope.account, &all->list, &all->n, &j->err);
 
 	all->cap = all->n;
 	return r < 0 ? r : each_key(j, workspace_of_key, all);
@@ -359,16 +353,17 @@ static void workspace_answer(struct job *j, const struct store_workspace *s)
 /* The one of the path; changed, where the body says something. */
 static void workspace_get_work(struct job *j)
 {
+	const struct tenant *t = j->own;
 	struct workspaces all = {.n = 0};
 	struct store_workspace *s;
 
 	j->result = workspaces_read(j, &all);
-	s = j->result < 0 ? NULL : workspace_find(&all, j->workspace.name);
+	s = j->result < 0 ? NULL : workspace_find(&all, t->workspace.name);
 	if (j->result == 0 && s == NULL)
 		j->result = error_set(&j->err, ERR_NOT_FOUND,
 		        "There is no workspace of this name: no key has it, and none was made.");
-	if (s != NULL && j->has_store_content) {
-		s->store_content = j->workspace.store_content;
+	if (s != NULL && t->has_store_content) {
+		s->store_content = t->workspace.store_content;
 		if (s->created_ms == 0)
 			s->created_ms = clock_wall_ms();
 		j->result = store_workspace_put(j->g->store, s, false, &j->err);
@@ -380,90 +375,28 @@ static void workspace_get_work(struct job *j)
 
 static void workspace_create_work(struct job *j)
 {
-	j->workspace.created_ms = clock_wall_ms();
-	str_copy(j->workspace.account, sizeof(j->workspace.account), str_of(j->key->account));
-	j->result = store_workspace_put(j->g->store, &j->workspace, true, &j->err);
-	workspace_answer(j, &j->workspace);
+	struct store_workspace *s = &((struct tenant *)j->own)->workspace;
+
+	s->created_ms = clock_wall_ms();
+	str_copy(s->account, sizeof(s->account), j->scope.account);
+	j->result = store_workspace_put(j->g->store, s, true, &j->err);
+	workspace_answer(j, s);
 }
 
-/* ---- asking and answering ---- */
+/* ---- jobs ---- */
 
-static void on_gone(void *self, enum http_gone why)
+static struct job *begin(struct request *r, void (*work)(struct job *j), struct tenant **ret)
 {
-	((struct job *)self)->x = NULL;
-}
+	struct job *j = job_new(r, work, sizeof(**ret));
 
-static struct job *job_new(struct request *r, void (*work)(struct job *j))
-{
-	struct job *j = mem_alloc(sizeof(*j));
-
-	*j = (struct job){.g = r->g, .key = r->key, .x = r->x, .under_v1 = r->under_v1};
-	j->work = work;
-	j->status = 200;
-	j->owner = (struct owner){NULL, on_gone, j};
-	buf_init(&j->out, ANSWER_MAX);
+	*ret = j->own;
 	return j;
 }
 
-static void job_free(struct job *j)
+/* A change is answered when every gateway goes by it. */
+static void settle(struct job *j, void (*then)(void *j))
 {
-	mem_wipe(j->text, sizeof(j->text));
-	if (j->out.data != NULL)
-		mem_wipe(j->out.data, j->out.len);
-	buf_free(&j->out);
-	free(j);
-}
-
-static void job_answer(void *arg)
-{
-	struct job *j = arg;
-
-	if (j->x != NULL) {
-		http_exchange_set_data(j->x, NULL);
-		if (j->result < 0)
-			respond_error(j->x, j->under_v1, &j->err);
-		else
-			respond_json(j->x, j->status, &j->out);
-	}
-	job_free(j);
-}
-
-static void job_work(void *arg)
-{
-	struct job *j = arg;
-
-	j->work(j);
-	if (j->result == 0 && buf_error(&j->out) < 0)
-		j->result = error_set(&j->err, ERR_TOO_LARGE, "The answer would be too large.");
-}
-
-static void job_done(void *arg)
-{
-	struct job *j = arg;
-
-	if (j->changes && j->result == 0)
-		keys_changed(j->g, job_answer, j);
-	else
-		job_answer(j);
-}
-
-static void job_refuse(struct job *j, const struct error *e)
-{
-	respond_error(j->x, j->under_v1, e);
-	job_free(j);
-}
-
-static void job_go(struct job *j)
-{
-	struct error e;
-
-	http_exchange_set_data(j->x, &j->owner);
-	if (pool_run(j->g->pool, job_work, job_done, j))
-		return;
-	http_exchange_set_data(j->x, NULL);
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
-	job_refuse(j, &e);
+	keys_changed(j->g, then, j);
 }
 
 /* ---- reading a key that is to be made ---- */
@@ -558,11 +491,13 @@ static void read_count(struct fields *f, const char *name, uint64_t most, uint32
 
 static void create_from(struct request *r, struct fields *f)
 {
-	struct job *j = job_new(r, create_work);
-	struct store_key *k = &j->row;
+	struct tenant *t;
+	struct job *j = begin(r, create_work, &t);
+	struct store_key *k = &t->row;
 	uint8_t hash[32];
 
-	j->changes = true;
+	j->settle = settle;
+	j->secret = true;
 	j->status = 201;
 	str_copy(k->account, sizeof(k->account), str_of(r->key->account));
 	str_copy(k->workspace, sizeof(k->workspace), str_of(r->key->workspace));
@@ -578,8 +513,8 @@ static void create_from(struct request *r, struct fields *f)
 		job_refuse(j, &f->error);
 		return;
 	}
-	id_make(j->text, sizeof(j->text), KEY_PREFIX, KEY_RANDOM);
-	id_sha256(str_of(j->text), hash);
+	id_make(t->text, sizeof(t->text), KEY_PREFIX, KEY_RANDOM);
+	id_sha256(str_of(t->text), hash);
 	id_hex(hash, sizeof(hash), k->hash);
 	k->created_ms = clock_wall_ms();
 	job_go(j);
@@ -596,16 +531,17 @@ void tenants_key_create(struct request *r)
 
 void tenants_key_list(struct request *r)
 {
-	job_go(job_new(r, list_work));
+	job_run(r, list_work);
 }
 
 static struct job *by_hash(struct request *r, void (*work)(struct job *j))
 {
-	struct job *j = job_new(r, work);
+	struct tenant *t;
+	struct job *j = begin(r, work, &t);
 
 	/* What is longer is no hash, and its beginning is none. */
 	if (r->params[0].n == STORE_KEY_HASH)
-		str_copy(j->hash, sizeof(j->hash), r->params[0]);
+		str_copy(t->hash, sizeof(t->hash), r->params[0]);
 	return j;
 }
 
@@ -618,15 +554,16 @@ void tenants_key_revoke(struct request *r)
 {
 	struct job *j = by_hash(r, revoke_work);
 
-	j->changes = true;
+	j->settle = settle;
 	job_go(j);
 }
 
 void tenants_key_own(struct request *r)
 {
-	struct job *j = job_new(r, get_work);
+	struct tenant *t;
+	struct job *j = begin(r, get_work, &t);
 
-	id_hex(r->key->hash, sizeof(r->key->hash), j->hash);
+	id_hex(r->key->hash, sizeof(r->key->hash), t->hash);
 	job_go(j);
 }
 
@@ -634,34 +571,37 @@ void tenants_key_own(struct request *r)
 
 void tenants_workspace_list(struct request *r)
 {
-	job_go(job_new(r, workspace_list_work));
+	job_run(r, workspace_list_work);
 }
 
-static struct job *by_workspace(struct request *r)
+static struct job *by_workspace(struct request *r, struct tenant **ret)
 {
-	struct job *j = job_new(r, workspace_get_work);
+	struct job *j = begin(r, workspace_get_work, ret);
 
 	if (r->params[0].n <= CONFIG_SCOPE_MAX)
-		str_copy(j->workspace.name, sizeof(j->workspace.name), r->params[0]);
+		str_copy((*ret)->workspace.name, sizeof((*ret)->workspace.name), r->params[0]);
 	return j;
 }
 
 void tenants_workspace_get(struct request *r)
 {
-	job_go(by_workspace(r));
+	struct tenant *t;
+
+	job_go(by_workspace(r, &t));
 }
 
 static void workspace_create_from(struct request *r, struct fields *f)
 {
-	struct job *j = job_new(r, workspace_create_work);
+	struct tenant *t;
+	struct job *j = begin(r, workspace_create_work, &t);
 
-	j->changes = true;
+	j->settle = settle;
 	j->status = 201;
-	j->workspace.store_content = true;
-	read_scope(f, "name", j->workspace.name);
-	if (j->workspace.name[0] == 0)
+	t->workspace.store_content = true;
+	read_scope(f, "name", t->workspace.name);
+	if (t->workspace.name[0] == 0)
 		fields_fail(f, "name", "A workspace needs a name.");
-	fields_bool(f, "store_content", &j->workspace.store_content);
+	fields_bool(f, "store_content", &t->workspace.store_content);
 	if (f->failed)
 		job_refuse(j, &f->error);
 	else
@@ -677,11 +617,12 @@ void tenants_workspace_create(struct request *r)
 
 static void workspace_change_from(struct request *r, struct fields *f)
 {
-	struct job *j = by_workspace(r);
+	struct tenant *t;
+	struct job *j = by_workspace(r, &t);
 
-	j->changes = true;
-	j->has_store_content = !json_absent(json_get(f->root, "store_content"));
-	fields_bool(f, "store_content", &j->workspace.store_content);
+	j->settle = settle;
+	t->has_store_content = !json_absent(json_get(f->root, "store_content"));
+	fields_bool(f, "store_content", &t->workspace.store_content);
 	if (f->failed)
 		job_refuse(j, &f->error);
 	else
