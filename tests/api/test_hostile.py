@@ -120,6 +120,27 @@ def loop_seconds(gateway):
         return int(f.read().split()[0]) / 1e9
 
 
+def pool_seconds(gateway):
+    """What all its other threads have computed."""
+    total = 0
+    for task in os.listdir("/proc/%d/task" % gateway):
+        if int(task) != gateway:
+            with open("/proc/%d/task/%s/schedstat" % (gateway, task)) as f:
+                total += int(f.read().split()[0]) / 1e9
+    return total
+
+
+class Computed:
+    """What loop and pool compute meanwhile. The two are compared with each other: machines differ in their speed."""
+
+    def __init__(self, gateway):
+        self.gateway, self.loop, self.pool = gateway, loop_seconds(gateway), pool_seconds(gateway)
+
+    def mostly_on_the_pool(self):
+        loop, pool = loop_seconds(self.gateway) - self.loop, pool_seconds(self.gateway) - self.pool
+        assert loop < pool / 2, "%.0f ms of the loop, %.0f of the pool" % (loop * 1000, pool * 1000)
+
+
 def test_large_bodies_of_direct_use_are_not_read_on_the_loop(server, client):
     """Two megabytes of small values, or a map of half a million variables, took it a tenth of a second."""
     (gateway,) = server.gateways()
@@ -127,11 +148,9 @@ def test_large_bodies_of_direct_use_are_not_read_on_the_loop(server, client):
                        ("/containers", b"[" + b"1," * 990000 + b"1]"),
                        ("/containers/wide/exec",
                         json.dumps({"commands": ["x"], "env": {"k%d" % i: "v" for i in range(400000)}}).encode())):
-        before = loop_seconds(gateway)
+        computed = Computed(gateway)
         assert client.post(path, body).status == 400
-        took = loop_seconds(gateway) - before
-        if not ASAN:
-            assert took < 0.03, "%.0f ms" % (took * 1000)
+        computed.mostly_on_the_pool()
 
 
 def test_direct_use_has_its_own_limits_of_a_body(server, client):
@@ -204,13 +223,11 @@ def test_the_request_of_a_large_conversation_is_not_built_on_the_loop(server, cl
     """Reading it was the pool's work, writing it for the upstream stopped the loop for an eighth of a second."""
     (gateway,) = server.gateways()
     model = provider.model(calls(shell("echo a")), text("large"))
-    before = loop_seconds(gateway)
+    computed = Computed(gateway)
     assert text_of(client.ask(model, LARGE, tools=[SHELL])) == "large"
-    took = loop_seconds(gateway) - before
+    computed.mostly_on_the_pool()
     assert len(model.requests[0].messages) == 60000
     assert model.requests[1].messages[:60000] == model.requests[0].messages
-    if not ASAN:
-        assert took < 0.1, "%.0f ms" % (took * 1000)
 
 
 def test_leaving_while_a_large_request_is_built(server, client, provider):
