@@ -18,16 +18,12 @@
 static void write_one(struct json_writer *w, const char *id, const struct trace_destination *d,
         struct str workspace, bool fixed, int64_t created_ms, int64_t updated_ms)
 {
-	char when[32];
-
 	jw_object(w);
 	jw_kcstr(w, "id", id);
 	trace_destination_write(w, d, TRACE_MASKED);
 	jw_kstr(w, "workspace_id", workspace);
-	clock_iso8601(created_ms, when);
-	jw_kcstr(w, "created_at", when);
-	clock_iso8601(updated_ms, when);
-	jw_kcstr(w, "updated_at", when);
+	jw_ktime(w, "created_at", created_ms);
+	jw_ktime(w, "updated_at", updated_ms);
 	jw_kbool(w, "read_only", fixed);
 	jw_end(w);
 }

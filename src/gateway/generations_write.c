@@ -1,25 +1,7 @@
 /* Records as JSON, with OpenRouter's field names. See generations.h. */
 #include "gateway/generations.h"
 
-#include "base/clock.h"
 #include "json/json.h"
-
-static void write_time(struct json_writer *w, const char *key, int64_t ms)
-{
-	char text[32];
-
-	if (ms == 0) {
-		jw_knull(w, key);
-		return;
-	}
-	clock_iso8601(ms, text);
-	jw_kcstr(w, key, text);
-}
-
-static const char *state_name(enum record_state s)
-{
-	return s == RECORD_OPEN ? "open" : s == RECORD_SETTLED ? "settled" : "recovered";
-}
 
 static void write_span(struct json_writer *w, const char *key, int64_t from, int64_t to)
 {
@@ -66,12 +48,12 @@ static void write_costs(struct json_writer *w, const struct record *r)
 void generations_write_row(struct json_writer *w, const struct record *r)
 {
 	jw_kcstr(w, "id", r->id);
-	jw_kcstr(w, "ledger_status", state_name(r->state));
+	jw_kcstr(w, "ledger_status", record_state_name(r->state));
 	jw_kcstr(w, "api_type", r->api);
 	jw_kcstr(w, "model", r->model);
 	jw_kcstr(w, "requested_model", r->asked);
 	jw_kcstr(w, "provider_name", r->provider);
-	write_time(w, "created_at", r->begin_ms);
+	jw_ktime(w, "created_at", r->begin_ms);
 	jw_ki64(w, "created_at_ms", r->begin_ms);
 	write_span(w, "latency", r->begin_ms, r->first_ms);
 	write_span(w, "generation_time", r->begin_ms, r->end_ms);

@@ -20,8 +20,7 @@ static void write_hit(struct json_writer *w, const struct store_hit *h)
 	jw_kcstr(w, "id", text);
 	jw_kcstr(w, "generation_id", h->generation);
 	jw_ki64(w, "n", h->number);
-	clock_iso8601(h->begin_ms, text);
-	jw_kcstr(w, "created_at", text);
+	jw_ktime(w, "created_at", h->begin_ms);
 	jw_ki64(w, "created_at_ms", h->begin_ms);
 	jw_kcstr(w, "model", h->model);
 	jw_kcstr(w, "api_key_hash", h->key_hash);

@@ -131,14 +131,6 @@ static bool may_change(struct job *j)
 
 /* ---- answers ---- */
 
-static void write_time(struct json_writer *w, const char *key, int64_t ms)
-{
-	char text[32];
-
-	clock_iso8601(ms, text);
-	jw_kcstr(w, key, text);
-}
-
 static void write_fixed(struct json_writer *w, const struct config_guardrail *g, size_t at)
 {
 	const struct stored_guardrail s = {.g = *g};
@@ -172,8 +164,8 @@ static void write_stored(struct json_writer *w, const struct store_guardrail *ro
 	json_doc_free(doc);
 	stored_guardrail_clear(&s);
 	jw_kcstr(w, "workspace_id", row->workspace);
-	write_time(w, "created_at", row->created_ms);
-	write_time(w, "updated_at", row->updated_ms);
+	jw_ktime(w, "created_at", row->created_ms);
+	jw_ktime(w, "updated_at", row->updated_ms);
 	jw_kbool(w, "read_only", false);
 	jw_end(w);
 }
@@ -518,7 +510,7 @@ static void keys_work(struct job *j)
 			jw_kcstr(&w, "id", list.rows[i].id);
 			jw_kcstr(&w, "key_hash", list.rows[i].key_hash);
 			jw_kcstr(&w, "guardrail_id", list.rows[i].guardrail);
-			write_time(&w, "created_at", list.rows[i].created_ms);
+			jw_ktime(&w, "created_at", list.rows[i].created_ms);
 			jw_end(&w);
 		}
 		list_end(&w, list.total);
@@ -638,7 +630,7 @@ static void write_phrase(
 	jw_kcstr(w, "id", p->id);
 	jw_kcstr(w, "phrase", p->phrase);
 	jw_kstr(w, "workspace_id", scope->workspace);
-	write_time(w, "created_at", p->created_ms);
+	jw_ktime(w, "created_at", p->created_ms);
 	jw_end(w);
 }
 

@@ -52,14 +52,6 @@ static int spent_read(struct job *j, const struct store_key *k, int64_t spent[N_
 }
 
 /* null for 0: never. */
-static void write_time(struct json_writer *w, const char *name, int64_t ms)
-{
-	char text[32];
-
-	clock_iso8601(ms, text);
-	jw_kcstr(w, name, ms != 0 ? text : NULL);
-}
-
 static void write_count(struct json_writer *w, const char *name, uint32_t n)
 {
 	if (n > 0)
@@ -105,10 +97,10 @@ static int write_key(
 	jw_kcstr(w, "workspace", k->workspace);
 	jw_kbool(w, "admin", k->admin);
 	jw_kbool(w, "read_only", of_config);
-	write_time(w, "created_at", k->created_ms);
-	write_time(w, "expires_at", k->expires_ms);
+	jw_ktime(w, "created_at", k->created_ms);
+	jw_ktime(w, "expires_at", k->expires_ms);
 	jw_kbool(w, "revoked", k->revoked_ms != 0);
-	write_time(w, "revoked_at", k->revoked_ms);
+	jw_ktime(w, "revoked_at", k->revoked_ms);
 	write_limits(w, k, spent[SPENT_PERIOD]);
 	jw_kmoney(w, "usage", (struct money){spent[SPENT_ALL]});
 	jw_kmoney(w, "usage_daily", (struct money){spent[SPENT_DAY]});
@@ -314,7 +306,7 @@ static void write_workspace(struct json_writer *w, const struct store_workspace 
 	jw_kcstr(w, "name", s->name);
 	jw_kcstr(w, "account", s->account);
 	jw_kbool(w, "store_content", s->store_content);
-	write_time(w, "created_at", s->created_ms);
+	jw_ktime(w, "created_at", s->created_ms);
 	jw_end(w);
 }
 

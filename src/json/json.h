@@ -159,6 +159,7 @@ void jw_kbool(struct json_writer *w, const char *key, bool v);
 void jw_knull(struct json_writer *w, const char *key);
 void jw_kraw(struct json_writer *w, const char *key, struct str raw);
 void jw_kmoney(struct json_writer *w, const char *key, struct money m); /* a number, exact */
+void jw_ktime(struct json_writer *w, const char *key, int64_t wall_ms); /* ISO 8601; 0: null */
 
 /* ---- rope: a JSON text that is written in pieces ---- */
 

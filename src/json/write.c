@@ -1,5 +1,6 @@
 #include "json/internal.h"
 
+#include "base/clock.h"
 #include "base/utf8.h"
 
 static bool is_plain(unsigned char c)
@@ -238,4 +239,12 @@ void jw_kmoney(struct json_writer *w, const char *key, struct money m)
 
 	money_write(&b, m);
 	jw_kraw(w, key, (struct str){b.data, b.len});
+}
+
+void jw_ktime(struct json_writer *w, const char *key, int64_t wall_ms)
+{
+	char text[32];
+
+	clock_iso8601(wall_ms, text);
+	jw_kcstr(w, key, wall_ms != 0 ? text : NULL);
 }

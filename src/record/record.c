@@ -4,6 +4,11 @@
 
 #include <stdlib.h>
 
+const char *record_state_name(enum record_state s)
+{
+	return s == RECORD_OPEN ? "open" : s == RECORD_SETTLED ? "settled" : "recovered";
+}
+
 struct record *record_new(void)
 {
 	return mem_alloc(sizeof(struct record));

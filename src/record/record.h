@@ -122,6 +122,8 @@ struct record {
 	struct record_hold hold; /* while it runs; not stored */
 };
 
+const char *record_state_name(enum record_state s); /* as APIs and traces spell it */
+
 struct record *record_new(void);
 struct record *record_free(struct record *r); /* NULL is fine; returns NULL */
 /* Appends zeroed rows; pointers to earlier ones may move. */

@@ -222,11 +222,6 @@ static const char *route_of(const struct record *r)
 	                   : "/v1beta/models/{model}:generateContent";
 }
 
-static const char *state_name(enum record_state state)
-{
-	return state == RECORD_OPEN ? "open" : state == RECORD_SETTLED ? "settled" : "recovered";
-}
-
 /* OpenRouter's names of what a client gives along are kept: trace.metadata.*, for Arize metadata.*.
  */
 static void metadata(struct spans *s, const char *prefix, const struct json *object)
@@ -370,7 +365,7 @@ static void root_attributes(struct spans *s)
 	otlp_cstr(w, "brig.generation.id", r->id);
 	otlp_cstr(w, "brig.request.id", r->request_id);
 	otlp_cstr(w, "brig.api", r->api);
-	otlp_cstr(w, "brig.ledger.status", state_name(r->state));
+	otlp_cstr(w, "brig.ledger.status", record_state_name(r->state));
 	otlp_cstr(w, "brig.workspace", r->workspace);
 	otlp_cstr(w, "brig.key.name", r->key_name);
 	otlp_cstr(w, "brig.model.requested", r->asked);
