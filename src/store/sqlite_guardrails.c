@@ -58,16 +58,16 @@ static const char *const sql_of[N_STATEMENTS] = {
                       "account = ?1 AND id = ?2 AND body = ?6",
         [ST_GET] = "SELECT " COLUMNS " FROM guardrails WHERE account = ?1 AND id = ?2",
         [ST_LIST] = "SELECT " COLUMNS " FROM guardrails WHERE " SCOPE
-                    " ORDER BY created_ms, id LIMIT ?3 OFFSET ?4",
+                    " ORDER BY n LIMIT ?3 OFFSET ?4",
         [ST_COUNT] = "SELECT count(*) FROM guardrails WHERE " SCOPE,
-        [ST_ALL] = "SELECT " COLUMNS " FROM guardrails WHERE " SCOPE " ORDER BY created_ms, id",
+        [ST_ALL] = "SELECT " COLUMNS " FROM guardrails WHERE " SCOPE " ORDER BY n",
         [ST_DELETE] = "DELETE FROM guardrails WHERE account = ?1 AND id = ?2",
         [ST_ASSIGN] = "INSERT INTO guardrail_keys (account, workspace, " KEYS ") VALUES "
                       "(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (guardrail, key_hash) DO NOTHING",
         [ST_UNASSIGN] = "DELETE FROM guardrail_keys WHERE guardrail = ?1 AND key_hash = ?2",
         [ST_KEYS] =
                 "SELECT " KEYS " FROM guardrail_keys WHERE " SCOPE
-                " AND (?3 IS NULL OR guardrail = ?3) ORDER BY created_ms, id LIMIT ?4 OFFSET ?5",
+                " AND (?3 IS NULL OR guardrail = ?3) ORDER BY n LIMIT ?4 OFFSET ?5",
         [ST_KEYS_COUNT] = "SELECT count(*) FROM guardrail_keys WHERE " SCOPE
                           " AND (?3 IS NULL OR guardrail = ?3)",
         [ST_KEYS_ALL] =
@@ -78,7 +78,7 @@ static const char *const sql_of[N_STATEMENTS] = {
                            " AND phrase = ?3 COLLATE NOCASE",
         [ST_PHRASE_COUNT] = "SELECT count(*) FROM guardrail_phrases WHERE " SCOPE,
         [ST_PHRASES] =
-                "SELECT " PHRASES " FROM guardrail_phrases WHERE " SCOPE " ORDER BY created_ms, id",
+                "SELECT " PHRASES " FROM guardrail_phrases WHERE " SCOPE " ORDER BY n",
         [ST_PHRASE_SCOPE] =
                 "SELECT workspace FROM guardrail_phrases WHERE account = ?1 AND id = ?2",
         [ST_DISALLOW] = "DELETE FROM guardrail_phrases WHERE account = ?1 AND id = ?2",

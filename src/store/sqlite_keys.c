@@ -39,7 +39,7 @@ static const char *const sql_of[N_STATEMENTS] = {
         [ST_REVOKE] = "UPDATE keys SET revoked_ms = CASE revoked_ms WHEN 0 THEN ?3 ELSE revoked_ms "
                       "END WHERE account = ?1 AND hash = ?2",
         [ST_LIST] = "SELECT " COLUMNS " FROM keys WHERE account = ?1 "
-                    "ORDER BY created_ms DESC, hash",
+                    "ORDER BY n DESC",
         [ST_LIST_ALL] = "SELECT " COLUMNS " FROM keys WHERE revoked_ms = 0",
         [ST_EXPIRE] = "DELETE FROM keys WHERE hash IN (SELECT hash FROM keys WHERE "
                       "revoked_ms <> 0 AND revoked_ms < ?1 LIMIT ?2)",

@@ -1,26 +1,29 @@
 -- Guardrails that are kept here beside those of brig.yaml. body: JSON, what a client may set.
+-- n: the order in which they were made, which is the one that they are listed in.
 CREATE TABLE guardrails (
-	id         TEXT PRIMARY KEY,
+	n          INTEGER PRIMARY KEY,
+	id         TEXT NOT NULL UNIQUE,
 	account    TEXT NOT NULL,
 	workspace  TEXT NOT NULL,
 	body       TEXT NOT NULL,
 	rules      INTEGER NOT NULL, -- how many are in it
 	created_ms INTEGER NOT NULL,
 	updated_ms INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX guardrails_by_scope ON guardrails (account, workspace, created_ms, id);
+) STRICT;
+CREATE INDEX guardrails_by_scope ON guardrails (account, workspace, n);
 
 -- Keys, by the hash of their text, whether there is such a key or not.
 CREATE TABLE guardrail_keys (
-	id         TEXT PRIMARY KEY,
+	n          INTEGER PRIMARY KEY,
+	id         TEXT NOT NULL UNIQUE,
 	account    TEXT NOT NULL,
 	workspace  TEXT NOT NULL,
 	guardrail  TEXT NOT NULL,
 	key_hash   TEXT NOT NULL,
 	created_ms INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE UNIQUE INDEX guardrail_keys_by_guardrail ON guardrail_keys (guardrail, key_hash);
-CREATE INDEX guardrail_keys_by_scope ON guardrail_keys (account, workspace, created_ms, id);
+CREATE INDEX guardrail_keys_by_scope ON guardrail_keys (account, workspace, n);
 
 CREATE TRIGGER guardrails_gone AFTER DELETE ON guardrails BEGIN
 	DELETE FROM guardrail_keys WHERE guardrail = old.id;
@@ -28,12 +31,13 @@ END;
 
 -- Phrases that are not looked at.
 CREATE TABLE guardrail_phrases (
-	id         TEXT PRIMARY KEY,
+	n          INTEGER PRIMARY KEY,
+	id         TEXT NOT NULL UNIQUE,
 	account    TEXT NOT NULL,
 	workspace  TEXT NOT NULL,
 	phrase     TEXT NOT NULL,
 	created_ms INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE UNIQUE INDEX guardrail_phrases_once ON guardrail_phrases (account, workspace, phrase COLLATE NOCASE);
 
 -- When each workspace's were changed last: versions count up over all of them, so that whoever saw one

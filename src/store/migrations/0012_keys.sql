@@ -1,7 +1,9 @@
 -- Keys that were made while the server ran. hash: hex of the key's SHA-256; the key itself is
--- nowhere. A row changes once at most, when it is revoked. 0: never, no limit.
+-- nowhere. A row changes once at most, when it is revoked. 0: never, no limit. n: the order in which
+-- they were made.
 CREATE TABLE keys (
-	hash TEXT NOT NULL PRIMARY KEY,
+	n INTEGER PRIMARY KEY,
+	hash TEXT NOT NULL UNIQUE,
 	account TEXT NOT NULL,
 	workspace TEXT NOT NULL,
 	name TEXT NOT NULL,
@@ -14,8 +16,8 @@ CREATE TABLE keys (
 	cost_limit INTEGER, -- 10^-12 dollars; NULL: none
 	limit_reset INTEGER NOT NULL, -- 0 never, 1 daily, 2 weekly, 3 monthly
 	disabled_tools INTEGER NOT NULL -- 1 shell, 2 bash, 4 exec, 8 code_execution
-) WITHOUT ROWID;
-CREATE INDEX keys_account ON keys (account, created_ms);
+);
+CREATE INDEX keys_account ON keys (account, n);
 CREATE INDEX keys_revoked ON keys (revoked_ms) WHERE revoked_ms <> 0;
 
 -- What is set for a workspace. One without a row is as the server says.
