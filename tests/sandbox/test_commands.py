@@ -279,5 +279,6 @@ def test_a_thousand_commands_leave_nothing(make_server, say):
         fds_after, memory_after = held_after[title]
         say("%s: %d descriptors, then %d; %d KiB, then %d" % (title, fds, fds_after, memory >> 10, memory_after >> 10))
         assert fds_after <= fds + (8 if title == "init" else 2), title  # one for each group that it keeps
-        assert memory_after <= memory + (1 << 20), title
+        # SQLite keeps up to 2 MB of pages for each of the gateway's two connections, and these fill as records are written.
+        assert memory_after <= memory + (5 << 20 if title == "gateway" else 1 << 20), title
     say("%d groups, then %d" % (groups, groups_after))
