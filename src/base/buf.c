@@ -171,6 +171,13 @@ char *buf_steal(struct buf *b, size_t *ret_len)
 	return data;
 }
 
+void buf_take(struct buf *b, char *data, size_t len)
+{
+	free(b->data);
+	*b = (struct buf){
+	        .data = data, .len = len, .cap = len + 1, .max = len > b->max ? len : b->max};
+}
+
 const char *buf_cstr(const struct buf *b)
 {
 	return b->data ? b->data : "";

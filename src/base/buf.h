@@ -46,6 +46,9 @@ int buf_i64(struct buf *b, int64_t v);
 void buf_consume(struct buf *b, size_t n); /* drops n bytes from the front */
 int buf_error(const struct buf *b);
 char *buf_steal(struct buf *b, size_t *ret_len); /* the bytes, NUL-terminated; free() them */
-const char *buf_cstr(const struct buf *b);       /* "" when empty */
+/* The reverse: malloc'ed bytes that a NUL follows, in place of b's own; b may be as long as they
+ * are. */
+void buf_take(struct buf *b, char *data, size_t len);
+const char *buf_cstr(const struct buf *b); /* "" when empty */
 
 #endif

@@ -12,6 +12,8 @@
  */
 #include "gateway/documents.h"
 
+#include "gateway/job.h"
+
 #include <stdlib.h>
 
 #define IDS_MAX 100
@@ -48,19 +50,14 @@ static void write_openai(struct json_writer *w, const struct store_document *d)
 static void write_others(
         struct json_writer *w, const struct store_document *d, enum documents_shape shape)
 {
-	char when[32];
-
 	jw_kcstr(w, "type", "file");
 	jw_kcstr(w, "filename", d->filename);
 	jw_kcstr(w, "mime_type", d->mime);
 	jw_ki64(w, "size_bytes", (int64_t)d->bytes);
-	clock_iso8601(d->created_ms, when);
-	jw_kcstr(w, "created_at", when);
+	jw_ktime(w, "created_at", d->created_ms);
 	jw_kbool(w, "downloadable", d->downloadable);
-	if (shape != DOCUMENTS_ANTHROPIC)
-		return;
-	clock_iso8601(d->expires_ms, when);
-	jw_kcstr(w, "expires_at", d->expires_ms > 0 ? when : NULL);
+	if (shape == DOCUMENTS_ANTHROPIC)
+		jw_ktime(w, "expires_at", d->expires_ms);
 }
 
 void documents_write(
@@ -117,147 +114,79 @@ static void write_list(struct json_writer *w, const struct store_document_list *
 
 /* ---- requests ---- */
 
-enum job_op { JOB_LIST, JOB_IDS, JOB_GET, JOB_DELETE };
-
-struct job {
-	struct gateway *g;
-	const struct config_key *key;
-	struct http_exchange *x; /* NULL: the client has gone; the job goes on */
-	struct owner owner;
-	bool under_v1;
+struct ask {
 	enum documents_shape shape;
-	enum job_op op;
 	char id[STORE_ID_MAX + 1]; /* GET and DELETE; of a list: after or before */
 	char purpose[32];
 	struct store_document_query query;
-	char (*ids)[STORE_ID_MAX + 1]; /* IDS */
+	char (*ids)[STORE_ID_MAX + 1]; /* NULL: a list by pages */
 	size_t n_ids;
-	struct buf body;
-	struct error err;
 };
 
-static void job_free(struct job *j)
+static void ask_clear(void *own)
 {
-	if (j->x != NULL)
-		http_exchange_set_data(j->x, NULL);
-	buf_free(&j->body);
-	free(j->ids);
-	free(j);
+	free(((struct ask *)own)->ids);
 }
 
-static void on_job_gone(void *self, enum http_gone why)
+static int find_ids(struct job *j, const struct ask *a, struct store_document_list *l)
 {
-	((struct job *)self)->x = NULL;
-}
-
-static void job_fail(struct job *j, const struct error *e)
-{
-	if (j->x != NULL)
-		respond_error(j->x, j->under_v1, e);
-	job_free(j);
-}
-
-static int find_ids(struct job *j, const struct store_scope *scope, struct store_document_list *l)
-{
-	l->rows = mem_array(j->n_ids + 1, sizeof(*l->rows));
-	for (size_t i = 0; i < j->n_ids; i++) {
-		int r = store_document_get(j->g->reader, scope, str_of(j->ids[i]), clock_wall_ms(),
-		        &l->rows[l->n], &j->err);
+	l->rows = mem_array(a->n_ids + 1, sizeof(*l->rows));
+	for (size_t i = 0; i < a->n_ids; i++) {
+		int r = store_document_get(j->g->reader, &j->scope, str_of(a->ids[i]),
+		        clock_wall_ms(), &l->rows[l->n], &j->err);
 
 		if (r < 0 && r != -ERR_NOT_FOUND)
 			return r;
 		l->n += r == 0;
 	}
-	j->err.code = 0; /* those that are not there are left out */
-	return 0;
+	return 0; /* those that are not there are left out */
 }
 
-static int list_work(struct job *j, struct json_writer *w)
+static void list_work(struct job *j)
 {
-	const struct store_scope scope = row_scope(j->key);
+	struct ask *a = j->own;
 	struct store_document_list l = {0};
-	int r;
+	struct json_writer w;
 
-	j->query.now_ms = clock_wall_ms();
-	r = j->op == JOB_IDS ? find_ids(j, &scope, &l)
-	                     : store_document_list(j->g->reader, &scope, &j->query, &l, &j->err);
-	if (r == 0)
-		write_list(w, &l, j->shape, j->op == JOB_IDS);
+	a->query.now_ms = clock_wall_ms();
+	j->result = a->ids != NULL
+	                    ? find_ids(j, a, &l)
+	                    : store_document_list(j->g->reader, &j->scope, &a->query, &l, &j->err);
+	jw_init(&w, &j->out);
+	if (j->result == 0)
+		write_list(&w, &l, a->shape, a->ids != NULL);
 	store_document_list_clear(&l);
-	return r;
 }
 
 /* The row is gone and that is what counts: a blob that stays is collected later. */
-static int delete_work(struct job *j, struct json_writer *w)
+static void delete_work(struct job *j)
 {
-	const struct store_scope scope = row_scope(j->key);
+	const struct ask *a = j->own;
 	struct store_document d;
+	struct json_writer w;
 	struct error err;
-	int r = store_document_delete(
-	        j->g->store, &scope, str_of(j->id), clock_wall_ms(), &d, &j->err);
 
-	if (r < 0)
-		return r;
+	j->result = store_document_delete(
+	        j->g->store, &j->scope, str_of(a->id), clock_wall_ms(), &d, &j->err);
+	if (j->result < 0)
+		return;
 	if (documents_drop_blob(j->g, str_of(d.blob), &err) < 0)
 		log_text(LOG_ERROR, "blob_not_removed", "%s", err.text);
-	write_deleted(w, d.id, j->shape);
-	return 0;
+	jw_init(&w, &j->out);
+	write_deleted(&w, d.id, a->shape);
 }
 
-static int get_work(struct job *j, struct json_writer *w)
+static void get_work(struct job *j)
 {
-	const struct store_scope scope = row_scope(j->key);
+	const struct ask *a = j->own;
 	struct store_document d;
-	int r = store_document_get(
-	        j->g->reader, &scope, str_of(j->id), clock_wall_ms(), &d, &j->err);
-
-	if (r == 0)
-		documents_write(w, &d, j->shape);
-	return r;
-}
-
-static void job_work(void *arg)
-{
-	struct job *j = arg;
 	struct json_writer w;
 
-	jw_init(&w, &j->body);
-	switch (j->op) {
-	case JOB_LIST:
-	case JOB_IDS:
-		list_work(j, &w);
-		break;
-	case JOB_GET:
-		get_work(j, &w);
-		break;
-	case JOB_DELETE:
-		delete_work(j, &w);
-		break;
-	}
-}
-
-static void job_done(void *arg)
-{
-	struct job *j = arg;
-
-	if (j->err.code != 0) {
-		job_fail(j, &j->err);
-		return;
-	}
-	if (j->x != NULL)
-		respond_json(j->x, 200, &j->body);
-	job_free(j);
-}
-
-static void job_start(struct job *j)
-{
-	struct error e;
-
-	if (pool_run(j->g->pool, job_work, job_done, j))
-		return;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
-	job_fail(j, &e);
+	j->result = store_document_get(
+	        j->g->reader, &j->scope, str_of(a->id), clock_wall_ms(), &d, &j->err);
+	jw_init(&w, &j->out);
+	if (j->result == 0)
+		documents_write(&w, &d, a->shape);
 }
 
 /* ---- what a request asks for ---- */
@@ -282,41 +211,40 @@ int documents_check_scope(struct request *r, struct error *err)
 	return 0;
 }
 
-static struct job *job_new(struct request *r, enum job_op op)
+static struct job *ask_new(struct request *r, void (*work)(struct job *j), struct ask **ret)
 {
-	struct job *j = mem_alloc(sizeof(*j));
+	struct job *j = job_new(r, work, sizeof(struct ask));
 
-	*j = (struct job){.g = r->g, .key = r->key, .x = r->x, .under_v1 = r->under_v1, .op = op};
-	j->shape = documents_shape(r->x, r->under_v1);
-	buf_init(&j->body, (size_t)64 << 20);
-	j->owner = (struct owner){NULL, on_job_gone, j};
-	http_exchange_set_data(r->x, &j->owner);
+	j->clear = ask_clear;
+	*ret = j->own;
+	(*ret)->shape = documents_shape(r->x, r->under_v1);
 	return j;
 }
 
-static void job_by_id(struct request *r, enum job_op op)
+static void by_id(struct request *r, void (*work)(struct job *j))
 {
-	struct job *j = job_new(r, op);
+	struct ask *a;
+	struct job *j = ask_new(r, work, &a);
 	struct error e;
 
 	if (documents_check_scope(r, &e) < 0) {
 		job_fail(j, &e);
-	} else if (!str_copy(j->id, sizeof(j->id), r->params[0])) {
+	} else if (!str_copy(a->id, sizeof(a->id), r->params[0])) {
 		error_set(&e, ERR_NOT_FOUND, "There is no file of this id.");
 		job_fail(j, &e);
 	} else {
-		job_start(j);
+		job_go(j);
 	}
 }
 
 void documents_get(struct request *r)
 {
-	job_by_id(r, JOB_GET);
+	by_id(r, get_work);
 }
 
 void documents_delete(struct request *r)
 {
-	job_by_id(r, JOB_DELETE);
+	by_id(r, delete_work);
 }
 
 /* ---- lists ---- */
@@ -334,7 +262,7 @@ static int read_param(struct str query, const char *name, char *out, size_t size
 }
 
 /* One of several names for the place to go on from; two at once contradict each other. */
-static int read_cursor(struct job *j, struct str query, const char *const *names, struct error *err)
+static int read_cursor(struct ask *a, struct str query, const char *const *names, struct error *err)
 {
 	const char *given = NULL;
 
@@ -351,17 +279,17 @@ static int read_cursor(struct job *j, struct str query, const char *const *names
 			return error_param(err, ERR_INVALID, names[i],
 			        "%s and %s cannot be used together.", given, names[i]);
 		given = names[i];
-		memcpy(j->id, id, sizeof(id));
+		memcpy(a->id, id, sizeof(id));
 		if (strcmp(given, "before_id") == 0)
-			j->query.before = str_of(j->id);
+			a->query.before = str_of(a->id);
 		else
-			j->query.after = str_of(j->id);
+			a->query.after = str_of(a->id);
 	}
 	return 0;
 }
 
 static int read_limit(
-        struct job *j, struct str query, uint32_t preset, uint32_t most, struct error *err)
+        struct ask *a, struct str query, uint32_t preset, uint32_t most, struct error *err)
 {
 	char text[24] = "";
 	uint64_t limit = preset;
@@ -373,11 +301,11 @@ static int read_limit(
 	if (there && (!str_to_u64(str_of(text), &limit) || limit < 1 || limit > most))
 		return error_param(err, ERR_INVALID, "limit",
 		        "limit must be a whole number from 1 to %u.", most);
-	j->query.limit = (uint32_t)limit;
+	a->query.limit = (uint32_t)limit;
 	return 0;
 }
 
-static int read_order(struct job *j, struct str query, bool desc_too, struct error *err)
+static int read_order(struct ask *a, struct str query, bool desc_too, struct error *err)
 {
 	char order[8] = "";
 	bool there;
@@ -385,48 +313,48 @@ static int read_order(struct job *j, struct str query, bool desc_too, struct err
 
 	if (r < 0 || !there)
 		return r;
-	j->query.ascending = strcmp(order, "asc") == 0;
-	if (!j->query.ascending && (!desc_too || strcmp(order, "desc") != 0))
+	a->query.ascending = strcmp(order, "asc") == 0;
+	if (!a->query.ascending && (!desc_too || strcmp(order, "desc") != 0))
 		return error_param(err, ERR_INVALID, "order",
 		        desc_too ? "order must be asc or desc." : "order can only be asc.");
 	return 0;
 }
 
-static int read_openrouter(struct job *j, struct str query, struct error *err)
+static int read_openrouter(struct ask *a, struct str query, struct error *err)
 {
 	static const char *const cursors[] = {"cursor", "after", "after_id", NULL};
 	_cleanup_buf_ struct buf b = BUF_INIT(1024);
 	int r;
 
-	j->query.ascending = true;
+	a->query.ascending = true;
 	if (http_query_get(query, "before_id", &b))
 		return error_param(err, ERR_INVALID, "before_id",
 		        "before_id is not supported here; page with cursor.");
-	r = read_order(j, query, false, err);
+	r = read_order(a, query, false, err);
 	if (r == 0)
-		r = read_limit(j, query, 100, 1000, err);
-	return r < 0 ? r : read_cursor(j, query, cursors, err);
+		r = read_limit(a, query, 100, 1000, err);
+	return r < 0 ? r : read_cursor(a, query, cursors, err);
 }
 
-static int read_openai(struct job *j, struct str query, struct error *err)
+static int read_openai(struct ask *a, struct str query, struct error *err)
 {
 	static const char *const cursors[] = {"after", NULL};
 	bool there = false;
-	int r = read_order(j, query, true, err);
+	int r = read_order(a, query, true, err);
 
 	if (r == 0)
-		r = read_limit(j, query, 10000, 10000, err);
+		r = read_limit(a, query, 10000, 10000, err);
 	if (r == 0)
-		r = read_cursor(j, query, cursors, err);
+		r = read_cursor(a, query, cursors, err);
 	if (r == 0)
-		r = read_param(query, "purpose", j->purpose, sizeof(j->purpose), &there, err);
+		r = read_param(query, "purpose", a->purpose, sizeof(a->purpose), &there, err);
 	if (r == 0 && there)
-		j->query.purpose = str_of(j->purpose);
+		a->query.purpose = str_of(a->purpose);
 	return r;
 }
 
 /* ids[]=a&ids[]=b: each once, in their order. */
-static int read_ids(struct job *j, struct str query, struct error *err)
+static int read_ids(struct ask *a, struct str query, struct error *err)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(1024);
 
@@ -443,56 +371,55 @@ static int read_ids(struct job *j, struct str query, struct error *err)
 			continue;
 		struct str id = {buf_cstr(&b), b.len};
 
-		while (i < j->n_ids && !str_is(id, j->ids[i]))
+		while (i < a->n_ids && !str_is(id, a->ids[i]))
 			i++;
-		if (i < j->n_ids)
+		if (i < a->n_ids)
 			continue;
-		if (j->ids == NULL)
-			j->ids = mem_array(IDS_MAX, sizeof(*j->ids));
-		if (j->n_ids == IDS_MAX || id.n == 0 ||
-		        !str_copy(j->ids[j->n_ids], sizeof(*j->ids), id))
+		if (a->ids == NULL)
+			a->ids = mem_array(IDS_MAX, sizeof(*a->ids));
+		if (a->n_ids == IDS_MAX || id.n == 0 ||
+		        !str_copy(a->ids[a->n_ids], sizeof(*a->ids), id))
 			return error_param(err, ERR_INVALID, "ids",
 			        "ids must be at most %d ids of files.", IDS_MAX);
-		j->n_ids++;
+		a->n_ids++;
 	}
 	return 0;
 }
 
-static int read_anthropic(struct job *j, struct str query, struct error *err)
+static int read_anthropic(struct ask *a, struct str query, struct error *err)
 {
 	static const char *const cursors[] = {"page", "after_id", "before_id", NULL};
 	_cleanup_buf_ struct buf b = BUF_INIT(1024);
-	int r = read_limit(j, query, 20, 1000, err);
+	int r = read_limit(a, query, 20, 1000, err);
 
 	if (r == 0)
-		r = read_cursor(j, query, cursors, err);
+		r = read_cursor(a, query, cursors, err);
 	if (r == 0)
-		r = read_ids(j, query, err);
-	if (r < 0 || j->n_ids == 0)
+		r = read_ids(a, query, err);
+	if (r < 0 || a->n_ids == 0)
 		return r;
-	if (j->query.after.p != NULL || j->query.before.p != NULL ||
+	if (a->query.after.p != NULL || a->query.before.p != NULL ||
 	        http_query_get(query, "limit", &b))
 		return error_param(err, ERR_INVALID, "ids",
 		        "ids cannot be used together with limit or a page.");
-	j->op = JOB_IDS;
 	return 0;
 }
 
 void documents_list(struct request *r)
 {
-	struct job *j = job_new(r, JOB_LIST);
-	struct str query = http_request_query(r->x);
+	struct ask *a;
+	struct job *j = ask_new(r, list_work, &a);
 	struct error e;
 	int n = documents_check_scope(r, &e);
 
-	if (n == 0 && j->shape == DOCUMENTS_OPENROUTER)
-		n = read_openrouter(j, query, &e);
-	else if (n == 0 && j->shape == DOCUMENTS_OPENAI)
-		n = read_openai(j, query, &e);
+	if (n == 0 && a->shape == DOCUMENTS_OPENROUTER)
+		n = read_openrouter(a, j->query, &e);
+	else if (n == 0 && a->shape == DOCUMENTS_OPENAI)
+		n = read_openai(a, j->query, &e);
 	else if (n == 0)
-		n = read_anthropic(j, query, &e);
+		n = read_anthropic(a, j->query, &e);
 	if (n < 0)
 		job_fail(j, &e);
 	else
-		job_start(j);
+		job_go(j);
 }

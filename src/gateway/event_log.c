@@ -409,12 +409,13 @@ static int expand(struct store_response_events *e, char **ret, size_t *ret_len, 
 		free(*ret);
 		return error_set(err, ERR_INTERNAL, "stored events: %s", ZSTD_getErrorName(n));
 	}
+	(*ret)[n] = 0;
 	*ret_len = n;
 	return 0;
 }
 
 int event_log_load(struct gateway *g, const struct config_key *key, const char *id, uint64_t first,
-        char **ret, size_t *ret_len, struct error *err)
+        struct buf *ret, struct error *err)
 {
 	struct store_scope scope = row_scope(key);
 	struct store_response_events e = {0};
@@ -439,8 +440,7 @@ int event_log_load(struct gateway *g, const struct config_key *key, const char *
 	at = text;
 	for (uint64_t i = (uint64_t)e.from; i < first && at != NULL; i++)
 		at = event_end(at, n - (size_t)(at - text));
-	*ret_len = at != NULL ? n - (size_t)(at - text) : 0;
-	memmove(text, at != NULL ? at : text, *ret_len);
-	*ret = text;
+	buf_take(ret, text, n);
+	buf_consume(ret, at != NULL ? (size_t)(at - text) : n);
 	return 0;
 }

@@ -35,11 +35,11 @@ int event_log_read(struct event_log *l, struct http_exchange *x, uint64_t first,
 void event_log_free_all(struct gateway *g); /* at the end: no exchange and no pool is left */
 
 /*
- * The stored events of a response from number `first` on, malloc'ed, as they were; on a pool
- * thread. -ERR_NOT_FOUND: there is no such response; -ERR_UNSUPPORTED: there are no events of it,
- * not (yet); -ERR_INVALID: some are kept no more.
+ * The stored events of a response from number `first` on, as they were; on a pool thread.
+ * -ERR_NOT_FOUND: there is no such response; -ERR_UNSUPPORTED: there are no events of it, not
+ * (yet); -ERR_INVALID: some are kept no more.
  */
 int event_log_load(struct gateway *g, const struct config_key *key, const char *id, uint64_t first,
-        char **ret, size_t *ret_len, struct error *err);
+        struct buf *ret, struct error *err);
 
 #endif

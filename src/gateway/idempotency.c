@@ -21,7 +21,6 @@
 #define KEEP_MS  ((int64_t)24 * 3600 * 1000)
 #define KEY_MAX  255
 #define ON_LOOP  (256 * 1024) /* bytes that are hashed on the loop */
-#define PIECE    65536
 #define WORKERS  64
 #define RETRY_MS 2000
 
@@ -170,20 +169,8 @@ void idempotency_failed(struct http_exchange *x)
 
 static void send_more(struct once *o)
 {
-	struct http_exchange *x = o->r.x;
-
-	while (o->sent < o->answer.len && !http_above_high_water(x)) {
-		size_t n = o->answer.len - o->sent;
-
-		n = n < PIECE ? n : PIECE;
-		http_write(x, (struct str){o->answer.body + o->sent, n});
-		o->sent += n;
-	}
-	if (o->sent < o->answer.len)
-		return;
-	http_exchange_set_data(x, NULL);
-	http_finish(x);
-	once_free(o);
+	if (respond_more(o->r.x, (struct str){o->answer.body, o->answer.len}, &o->sent))
+		once_free(o);
 }
 
 static void on_drain(void *self)

@@ -173,6 +173,10 @@ void respond_error_body(struct http_exchange *x, enum dialect asks, bool under_v
 /* The header, where the error says when to come again. */
 void respond_retry_after(struct http_exchange *x, const struct error *e);
 void respond_json(struct http_exchange *x, int status, struct buf *body);
+/* More of the text of an answer that has started with its length, as far as the client takes it;
+ * *sent moves on. True: that was all, and the exchange is nobody's any more. */
+#define RESPOND_PIECE 65536
+bool respond_more(struct http_exchange *x, struct str text, size_t *sent);
 
 /* ---- turns.c ---- */
 
@@ -229,7 +233,7 @@ void tools_get(struct request *r);
 void responses_state_http_get(struct request *r);
 void responses_state_http_delete(struct request *r);
 void responses_state_http_cancel(struct request *r);
-void responses_state_http_items(struct request *r);
+void responses_state_items_list(struct request *r);
 void generations_get(struct request *r);
 void generations_content(struct request *r);
 void generations_forget(struct request *r);

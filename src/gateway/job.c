@@ -1,16 +1,15 @@
 #include "gateway/job.h"
 
+#include "http/record.h"
+
 #include <stdlib.h>
 
 #define ANSWER_MAX ((size_t)64 << 20)
 
-static void on_gone(void *self, enum http_gone why)
-{
-	((struct job *)self)->x = NULL;
-}
-
 static void job_free(struct job *j)
 {
+	if (j->clear != NULL)
+		j->clear(j->own);
 	if (j->secret && j->out.data != NULL)
 		mem_wipe(j->out.data, j->out.len);
 	buf_free(&j->out);
@@ -22,6 +21,74 @@ static void job_free(struct job *j)
 	free(j);
 }
 
+/* ---- the answer ---- */
+
+static void send_more(struct job *j)
+{
+	if (respond_more(j->x, (struct str){j->out.data, j->out.len}, &j->sent))
+		job_free(j);
+}
+
+static void on_drain(void *self)
+{
+	struct job *j = self;
+
+	if (j->sending)
+		send_more(j);
+}
+
+static void on_gone(void *self, enum http_gone why)
+{
+	struct job *j = self;
+
+	j->x = NULL;
+	if (j->sending)
+		job_free(j);
+}
+
+/* One that is recorded goes out once the record of it is kept. */
+static bool goes_in_pieces(const struct job *j)
+{
+	return j->out.len > RESPOND_PIECE && http_record_ctx(j->x) == NULL;
+}
+
+void job_answer(void *job)
+{
+	struct job *j = job;
+
+	if (j->result < 0 && j->err.code == ERR_IO)
+		log_text(LOG_ERROR, "store_failed", "%s", j->err.text);
+	if (j->x != NULL && j->result >= 0 && goes_in_pieces(j)) {
+		http_respond_start_length(j->x, j->status, j->type, j->out.len);
+		j->sending = true;
+		send_more(j);
+		return;
+	}
+	if (j->x != NULL) {
+		http_exchange_set_data(j->x, NULL);
+		if (j->result < 0)
+			respond_error(j->x, j->under_v1, &j->err);
+		else
+			http_respond(
+			        j->x, j->status, j->type, (struct str){j->out.data, j->out.len});
+	}
+	job_free(j);
+}
+
+void job_fail(struct job *j, const struct error *e)
+{
+	j->err = *e;
+	j->result = -(int)e->code;
+	job_answer(j);
+}
+
+void job_leave(struct job *j)
+{
+	job_free(j);
+}
+
+/* ---- the work ---- */
+
 static void job_work(void *arg)
 {
 	struct job *j = arg;
@@ -31,28 +98,27 @@ static void job_work(void *arg)
 		j->result = error_set(&j->err, ERR_TOO_LARGE, "The answer would be too large.");
 }
 
-static void job_answer(void *arg)
-{
-	struct job *j = arg;
-
-	if (j->x != NULL) {
-		http_exchange_set_data(j->x, NULL);
-		if (j->result < 0)
-			respond_error(j->x, j->under_v1, &j->err);
-		else
-			respond_json(j->x, j->status, &j->out);
-	}
-	job_free(j);
-}
-
 static void job_done(void *arg)
 {
 	struct job *j = arg;
 
-	if (j->settle != NULL && j->result >= 0)
-		j->settle(j, job_answer);
+	if (j->after != NULL)
+		j->after(j);
 	else
 		job_answer(j);
+}
+
+void job_again(struct job *j, void (*work)(struct job *j), void (*after)(struct job *j))
+{
+	struct error e;
+
+	j->work = work;
+	j->after = after;
+	if (pool_run(j->g->pool, job_work, job_done, j))
+		return;
+	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+	e.retry_after_ms = 1000;
+	job_fail(j, &e);
 }
 
 /* A copy in the job's texts, with a NUL behind it; moves *to on. */
@@ -70,12 +136,8 @@ static struct str keep(char **to, struct str s)
 static void keep_texts(struct job *j, struct request *r)
 {
 	struct str query = http_request_query(r->x);
-	struct store_scope scope = row_scope(r->key);
-	char *to = j->texts = mem_alloc(scope.account.n + scope.workspace.n + r->params[0].n +
-	                                r->params[1].n + query.n + 5);
+	char *to = j->texts = mem_alloc(r->params[0].n + r->params[1].n + query.n + 3);
 
-	j->scope.account = keep(&to, scope.account);
-	j->scope.workspace = keep(&to, scope.workspace);
 	j->params[0] = keep(&to, r->params[0]);
 	j->params[1] = keep(&to, r->params[1]);
 	j->query = keep(&to, query);
@@ -85,9 +147,15 @@ struct job *job_new(struct request *r, void (*work)(struct job *j), size_t own_l
 {
 	struct job *j = mem_alloc(sizeof(*j));
 
-	*j = (struct job){
-	        .g = r->g, .x = r->x, .under_v1 = r->under_v1, .work = work, .status = 200};
-	j->owner = (struct owner){NULL, on_gone, j};
+	*j = (struct job){.g = r->g,
+	        .key = r->key,
+	        .scope = row_scope(r->key),
+	        .x = r->x,
+	        .under_v1 = r->under_v1,
+	        .work = work,
+	        .status = 200,
+	        .type = "application/json"};
+	j->owner = (struct owner){on_drain, on_gone, j};
 	buf_init(&j->out, ANSWER_MAX);
 	keep_texts(j, r);
 	if (own_len > 0)
@@ -96,23 +164,10 @@ struct job *job_new(struct request *r, void (*work)(struct job *j), size_t own_l
 	return j;
 }
 
-void job_refuse(struct job *j, const struct error *e)
-{
-	respond_error(j->x, j->under_v1, e);
-	job_free(j);
-}
-
 void job_go(struct job *j)
 {
-	struct error e;
-
 	http_exchange_set_data(j->x, &j->owner);
-	if (pool_run(j->g->pool, job_work, job_done, j))
-		return;
-	http_exchange_set_data(j->x, NULL);
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
-	job_refuse(j, &e);
+	job_again(j, j->work, j->after);
 }
 
 void job_run(struct request *r, void (*work)(struct job *j))

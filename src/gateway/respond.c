@@ -127,3 +127,18 @@ void respond_json(struct http_exchange *x, int status, struct buf *body)
 	error_set(&e, ERR_INTERNAL, "The answer is too large.");
 	respond_error(x, false, &e);
 }
+
+bool respond_more(struct http_exchange *x, struct str text, size_t *sent)
+{
+	while (*sent < text.n && !http_above_high_water(x)) {
+		size_t n = text.n - *sent < RESPOND_PIECE ? text.n - *sent : RESPOND_PIECE;
+
+		http_write(x, (struct str){text.p + *sent, n});
+		*sent += n;
+	}
+	if (*sent < text.n)
+		return false;
+	http_exchange_set_data(x, NULL);
+	http_finish(x);
+	return true;
+}

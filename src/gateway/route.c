@@ -102,7 +102,7 @@ static const struct route_entry routes[] = {
         {"GET", "/responses/{}", responses_state_http_get, NO_BODY, NULL, false},
         {"DELETE", "/responses/{}", responses_state_http_delete, NO_BODY, NULL, false},
         {"POST", "/responses/{}/cancel", responses_state_http_cancel, NO_BODY, NULL, false},
-        {"GET", "/responses/{}/input_items", responses_state_http_items, NO_BODY, NULL, false},
+        {"GET", "/responses/{}/input_items", responses_state_items_list, NO_BODY, NULL, false},
         {"POST", "/messages", messages_create, 0, NULL, false},
         {"POST", "/messages/count_tokens", messages_count, 0, NULL, false},
         {"POST", "/chat/completions", chat_create, 0, NULL, false},

@@ -386,9 +386,12 @@ static struct job *begin(struct request *r, void (*work)(struct job *j), struct 
 }
 
 /* A change is answered when every gateway goes by it. */
-static void settle(struct job *j, void (*then)(void *j))
+static void settle(struct job *j)
 {
-	keys_changed(j->g, then, j);
+	if (j->result < 0)
+		job_answer(j);
+	else
+		keys_changed(j->g, job_answer, j);
 }
 
 /* ---- reading a key that is to be made ---- */
@@ -488,7 +491,7 @@ static void create_from(struct request *r, struct fields *f)
 	struct store_key *k = &t->row;
 	uint8_t hash[32];
 
-	j->settle = settle;
+	j->after = settle;
 	j->secret = true;
 	j->status = 201;
 	str_copy(k->account, sizeof(k->account), str_of(r->key->account));
@@ -502,7 +505,7 @@ static void create_from(struct request *r, struct fields *f)
 	read_expiry(f, k);
 	read_tools(f, k);
 	if (f->failed) {
-		job_refuse(j, &f->error);
+		job_fail(j, &f->error);
 		return;
 	}
 	id_make(t->text, sizeof(t->text), KEY_PREFIX, KEY_RANDOM);
@@ -546,7 +549,7 @@ void tenants_key_revoke(struct request *r)
 {
 	struct job *j = by_hash(r, revoke_work);
 
-	j->settle = settle;
+	j->after = settle;
 	job_go(j);
 }
 
@@ -587,7 +590,7 @@ static void workspace_create_from(struct request *r, struct fields *f)
 	struct tenant *t;
 	struct job *j = begin(r, workspace_create_work, &t);
 
-	j->settle = settle;
+	j->after = settle;
 	j->status = 201;
 	t->workspace.store_content = true;
 	read_scope(f, "name", t->workspace.name);
@@ -595,7 +598,7 @@ static void workspace_create_from(struct request *r, struct fields *f)
 		fields_fail(f, "name", "A workspace needs a name.");
 	fields_bool(f, "store_content", &t->workspace.store_content);
 	if (f->failed)
-		job_refuse(j, &f->error);
+		job_fail(j, &f->error);
 	else
 		job_go(j);
 }
@@ -612,11 +615,11 @@ static void workspace_change_from(struct request *r, struct fields *f)
 	struct tenant *t;
 	struct job *j = by_workspace(r, &t);
 
-	j->settle = settle;
+	j->after = settle;
 	t->has_store_content = !json_absent(json_get(f->root, "store_content"));
 	fields_bool(f, "store_content", &t->workspace.store_content);
 	if (f->failed)
-		job_refuse(j, &f->error);
+		job_fail(j, &f->error);
 	else
 		job_go(j);
 }

@@ -162,6 +162,25 @@ static void steal_gives_the_bytes_away(void **state)
 	free(s);
 }
 
+static void take_is_the_reverse(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(4);
+	struct buf other = BUF_INIT(100);
+	size_t len;
+	char *s;
+
+	buf_puts(&b, "own");
+	buf_puts(&other, "longer");
+	s = buf_steal(&other, &len);
+	buf_take(&b, s, len);
+	assert_ptr_equal(b.data, s);
+	assert_string_equal(buf_cstr(&b), "longer");
+	assert_int_equal(buf_putc(&b, '!'), -ERR_TOO_LARGE);
+	buf_reset(&b);
+	assert_int_equal(buf_puts(&b, "anew"), 0);
+	assert_string_equal(buf_cstr(&b), "anew");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +192,7 @@ int main(void)
 	        cmocka_unit_test(numbers),
 	        cmocka_unit_test(consume),
 	        cmocka_unit_test(steal_gives_the_bytes_away),
+	        cmocka_unit_test(take_is_the_reverse),
 	};
 
 	return UNIT_RUN(tests);
