@@ -8,7 +8,7 @@
  *     tools.c     GET /tools                    routing.c   names in a request → its targets
  *     respond.c   errors, by who asks           attempts.c  which target is asked next
  *     lists.c     models as providers tell      circuit.c, shared.c  who does not answer, for all gateways
- *     containers.c, exec*.c direct use          seal.c      sealed state for clients to carry
+ *     containers*.c, exec*.c direct use         seal.c      sealed state for clients to carry
  *     container_files*.c their files            upload.c    bodies taken in pieces
  *     event_log.c  streams in the background: kept, for whoever reads them
  *     row.c       rows of containers            forward.c   requests that are another gateway's
