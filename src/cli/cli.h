@@ -50,6 +50,21 @@ struct cli_usage {
  * after --help, CLI_USAGE after an unknown flag, each with its text printed).
  */
 int cli_flags(const struct cli_usage *usage, int argc, char **argv, int *ret_exit);
+
+/* The word behind a command that does several things: `brig keys list`. */
+struct cli_verb {
+	const char *name;
+	int least, most;   /* how many arguments stand behind it, */
+	const char *wants; /* and what they are; NULL: none */
+	int (*run)(void *ctx, char **args, int n, struct error *err);
+};
+/*
+ * Reads flags, one of the verbs, flags behind it, and moves *argc and *argv to what is left: the
+ * verb's arguments, as many as it takes. NULL: as a negative number of cli_flags().
+ */
+const struct cli_verb *cli_verb(const struct cli_usage *usage, const struct cli_verb *verbs,
+        size_t n_verbs, int *argc, char ***argv, int *ret_exit);
+
 /* "brig NAME: text" and how to get help, on standard error. Returns CLI_USAGE. */
 int cli_wrong(const struct cli_usage *usage, const char *fmt, ...)
         __attribute__((format(printf, 2, 3)));

@@ -10,6 +10,11 @@
 
 enum { PAGE_MAX = 16 * 1024 * 1024, MAX_PAGES = 100000 };
 
+struct files {
+	struct client client;
+	bool json;
+};
+
 /* ---- ls ---- */
 
 struct ls {
@@ -76,18 +81,19 @@ static int print_page(const struct client *c, const char *container, struct ls *
 	               : 0;
 }
 
-static int files_ls(const struct client *c, char **args, int n, bool json, struct error *err)
+static int files_ls(void *ctx, char **args, int n, struct error *err)
 {
-	struct ls l = {.json = json, .after = BUF_INIT(16384)};
+	const struct files *f = ctx;
+	struct ls l = {.json = f->json, .after = BUF_INIT(16384)};
 	bool more = true;
 	int r = 0, page;
 
 	for (page = 0; r == 0 && more && page < MAX_PAGES; page++) {
-		if (page == 0 && json)
+		if (page == 0 && f->json)
 			putchar('[');
-		r = print_page(c, args[0], &l, &more, err);
+		r = print_page(&f->client, args[0], &l, &more, err);
 	}
-	if (json)
+	if (f->json)
 		puts("]");
 	else if (r == 0 && l.n == 0)
 		puts("no files");
@@ -97,25 +103,29 @@ static int files_ls(const struct client *c, char **args, int n, bool json, struc
 
 /* ---- the others ---- */
 
-static int files_get(const struct client *c, char **args, int n, bool json, struct error *err)
+static int files_get(void *ctx, char **args, int n, struct error *err)
 {
-	return transfer_get(c, args[0], args[1], n > 2 ? args[2] : NULL, json, err);
+	const struct files *f = ctx;
+
+	return transfer_get(&f->client, args[0], args[1], n > 2 ? args[2] : NULL, f->json, err);
 }
 
-static int files_put(const struct client *c, char **args, int n, bool json, struct error *err)
+static int files_put(void *ctx, char **args, int n, struct error *err)
 {
+	const struct files *f = ctx;
+
 	if (n == 2 && strcmp(args[1], "-") == 0)
 		return error_set(err, ERR_INVALID, "say under which path standard input is put");
-	return transfer_put(c, args[0], args[1], n > 2 ? args[2] : NULL, json, err);
+	return transfer_put(&f->client, args[0], args[1], n > 2 ? args[2] : NULL, f->json, err);
 }
 
 /* One request for each path; the answers as an array. */
-static int for_each(const struct client *c, char **args, int n, bool json, const char *method,
-        const char *tail, void (*print)(const struct json *answer), struct error *err)
+static int for_each(const struct files *f, char **args, int n, const char *method, const char *tail,
+        void (*print)(const struct json *answer), struct error *err)
 {
 	int r = 0, done = 0;
 
-	if (json)
+	if (f->json)
 		putchar('[');
 	for (int i = 1; i < n && r == 0; i++) {
 		_cleanup_buf_ struct buf path = BUF_INIT(16384), answer = BUF_INIT(PAGE_MAX);
@@ -124,23 +134,24 @@ static int for_each(const struct client *c, char **args, int n, bool json, const
 		r = transfer_path(&path, args[0], args[i], err);
 		buf_puts(&path, tail);
 		if (r == 0)
-			r = client_fetch(c, method, buf_cstr(&path), (struct str){0}, &answer, err);
+			r = client_fetch(
+			        &f->client, method, buf_cstr(&path), (struct str){0}, &answer, err);
 		if (r < 0)
 			error_prefix(err, "%.200s", args[i]);
-		else if (json)
+		else if (f->json)
 			printf("%s%s", done++ ? "," : "", buf_cstr(&answer));
 		else if (print && json_parse((struct str){answer.data, answer.len}, PAGE_MAX, &doc,
 		                          NULL) == 0)
 			print(json_root(doc));
 	}
-	if (json)
+	if (f->json)
 		puts("]");
 	return r;
 }
 
-static int files_rm(const struct client *c, char **args, int n, bool json, struct error *err)
+static int files_rm(void *ctx, char **args, int n, struct error *err)
 {
-	return for_each(c, args, n, json, "DELETE", "", NULL, err);
+	return for_each(ctx, args, n, "DELETE", "", NULL, err);
 }
 
 static void print_promoted(const struct json *answer)
@@ -150,39 +161,25 @@ static void print_promoted(const struct json *answer)
 	printf("%.*s\n", (int)id.n, id.p);
 }
 
-static int files_promote(const struct client *c, char **args, int n, bool json, struct error *err)
+static int files_promote(void *ctx, char **args, int n, struct error *err)
 {
-	return for_each(c, args, n, json, "POST", "/promote", print_promoted, err);
+	return for_each(ctx, args, n, "POST", "/promote", print_promoted, err);
 }
 
-static const struct verb {
-	const char *name;
-	int least, most; /* arguments behind it */
-	int (*run)(const struct client *c, char **args, int n, bool json, struct error *err);
-	const char *wants;
-} verbs[] = {
-        {"ls", 1, 1, files_ls, "CONTAINER"},
-        {"get", 2, 3, files_get, "CONTAINER PATH [FILE|FOLDER|-]"},
-        {"put", 2, 3, files_put, "CONTAINER FILE|- [PATH]"},
-        {"promote", 2, 1000, files_promote, "CONTAINER PATH…"},
-        {"rm", 2, 1000, files_rm, "CONTAINER PATH…"},
+static const struct cli_verb verbs[] = {
+        {"ls", 1, 1, "CONTAINER", files_ls},
+        {"get", 2, 3, "CONTAINER PATH [FILE|FOLDER|-]", files_get},
+        {"put", 2, 3, "CONTAINER FILE|- [PATH]", files_put},
+        {"promote", 2, 1000, "CONTAINER PATH…", files_promote},
+        {"rm", 2, 1000, "CONTAINER PATH…", files_rm},
 };
-
-static const struct verb *verb_find(const char *name)
-{
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-		if (strcmp(verbs[i].name, name) == 0)
-			return &verbs[i];
-	return NULL;
-}
 
 int cli_files(int argc, char **argv)
 {
-	struct client client;
+	struct files f = {.json = false};
 	const char *data = NULL;
-	bool json = false;
 	const struct cli_flag flags[] = {
-	        {"--json", NULL, "what the server says, as JSON", NULL, &json},
+	        {"--json", NULL, "what the server says, as JSON", NULL, &f.json},
 	        {"--data", "DIR", "the data folder of the server (/var/lib/brig)", &data, NULL},
 	};
 	const struct cli_usage usage = {
@@ -201,29 +198,18 @@ int cli_files(int argc, char **argv)
 	        .flags = flags,
 	        .n_flags = sizeof(flags) / sizeof(flags[0]),
 	};
-	const struct verb *verb;
+	const struct cli_verb *verb;
 	struct error err = {0};
-	int end = 0, at, r;
+	int end = 0, r;
 
-	at = cli_flags(&usage, argc, argv, &end);
-	if (at < 0)
-		return end;
-	verb = at < argc ? verb_find(argv[at]) : NULL;
+	verb = cli_verb(&usage, verbs, sizeof(verbs) / sizeof(verbs[0]), &argc, &argv, &end);
 	if (!verb)
-		return cli_wrong(&usage, "files needs one of ls, get, put, promote, rm");
-	/* Flags may stand behind the word too. */
-	argc -= at;
-	argv += at;
-	at = cli_flags(&usage, argc, argv, &end);
-	if (at < 0)
 		return end;
-	if (argc - at < verb->least || argc - at > verb->most)
-		return cli_wrong(&usage, "files %s takes %s", verb->name, verb->wants);
-	r = client_find(&client, data, &err);
+	r = client_find(&f.client, data, &err);
 	client_catch_signals();
 	if (r == 0)
-		r = verb->run(&client, argv + at, argc - at, json, &err);
-	client_wipe(&client);
+		r = verb->run(&f, argv, argc, &err);
+	client_wipe(&f.client);
 	if (r == -ERR_CANCELED)
 		return 128 + client_caught_signal();
 	return r < 0 ? cli_fail(&err) : 0;

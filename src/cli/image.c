@@ -219,15 +219,40 @@ static int image_list(const char *data, bool json, struct error *err)
 	return 0;
 }
 
+struct images {
+	char folder[4096]; /* of the data */
+	bool json, needed;
+};
+
+static int verb_build(void *ctx, char **args, int n, struct error *err)
+{
+	struct images *i = ctx;
+	int r = make_folder(i->folder, err);
+
+	return r < 0 ? r : image_make(i->folder, i->needed ? WHEN_NEEDED : WHEN_ALWAYS, err);
+}
+
+static int verb_list(void *ctx, char **args, int n, struct error *err)
+{
+	struct images *i = ctx;
+
+	return image_list(i->folder, i->json, err);
+}
+
+static const struct cli_verb verbs[] = {
+        {"build", 0, 0, NULL, verb_build},
+        {"list", 0, 0, NULL, verb_list},
+};
+
 int cli_image(int argc, char **argv)
 {
-	const char *data = NULL, *what;
-	bool json = false, needed = false;
+	struct images i = {.json = false};
+	const char *data = NULL;
 	const struct cli_flag flags[] = {
 	        {"--data", "DIR", "the data folder (/var/lib/brig)", &data, NULL},
 	        {"--needed", NULL, "build only where there is none of this version's recipe", NULL,
-	                &needed},
-	        {"--json", NULL, "list as JSON", NULL, &json},
+	                &i.needed},
+	        {"--json", NULL, "list as JSON", NULL, &i.json},
 	};
 	const struct cli_usage usage = {
 	        .line = "brig image [--data DIR] build [--needed] | list [--json]",
@@ -237,34 +262,14 @@ int cli_image(int argc, char **argv)
 	        .flags = flags,
 	        .n_flags = sizeof(flags) / sizeof(flags[0]),
 	};
+	const struct cli_verb *verb;
 	struct error err = {0};
-	char folder[4096];
-	int end = 0, at, r;
+	int end = 0;
 
-	at = cli_flags(&usage, argc, argv, &end);
-	if (at < 0)
+	verb = cli_verb(&usage, verbs, sizeof(verbs) / sizeof(verbs[0]), &argc, &argv, &end);
+	if (!verb)
 		return end;
-	what = at < argc ? argv[at] : "";
-	/* Flags may stand behind the word too. */
-	if (at < argc) {
-		argc -= at;
-		argv += at;
-		at = cli_flags(&usage, argc, argv, &end);
-		if (at < 0)
-			return end;
-		if (at < argc)
-			return cli_wrong(&usage, "image takes one word");
-	}
-	if (cli_data_folder(data, NULL, folder, &err) < 0)
+	if (cli_data_folder(data, NULL, i.folder, &err) < 0 || verb->run(&i, argv, argc, &err) < 0)
 		return cli_fail(&err);
-	if (strcmp(what, "list") == 0) {
-		r = image_list(folder, json, &err);
-	} else if (strcmp(what, "build") == 0) {
-		r = make_folder(folder, &err);
-		if (r == 0)
-			r = image_make(folder, needed ? WHEN_NEEDED : WHEN_ALWAYS, &err);
-	} else {
-		return cli_wrong(&usage, "image needs one of build, list");
-	}
-	return r < 0 ? cli_fail(&err) : 0;
+	return 0;
 }

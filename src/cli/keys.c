@@ -109,8 +109,9 @@ static int create_body(const struct keys *k, struct buf *out, struct error *err)
 	return r < 0 ? r : jw_done(&w);
 }
 
-static int keys_create(struct keys *k, const char *unused, struct error *err)
+static int keys_create(void *ctx, char **args, int n, struct error *err)
 {
+	struct keys *k = ctx;
 	_cleanup_buf_ struct buf body = BUF_INIT(65536), answer = BUF_INIT(ANSWER_MAX);
 	_cleanup_json_ struct json_doc *doc = NULL;
 	struct str key, hash;
@@ -166,8 +167,9 @@ static void print_key(const struct json *key)
 		        reset.n ? reset.p : "");
 }
 
-static int keys_list(struct keys *k, const char *unused, struct error *err)
+static int keys_list(void *ctx, char **args, int n, struct error *err)
 {
+	struct keys *k = ctx;
 	_cleanup_buf_ struct buf answer = BUF_INIT(ANSWER_MAX);
 	_cleanup_json_ struct json_doc *doc = NULL;
 	const struct json *data;
@@ -222,11 +224,12 @@ static int hash_find(
 	return 0;
 }
 
-static int keys_revoke(struct keys *k, const char *which, struct error *err)
+static int keys_revoke(void *ctx, char **args, int n, struct error *err)
 {
+	struct keys *k = ctx;
 	_cleanup_buf_ struct buf answer = BUF_INIT(ANSWER_MAX);
 	char hash[HASH_SIZE], path[128];
-	int r = hash_find(k, str_of(which), hash, err);
+	int r = hash_find(k, str_of(args[0]), hash, err);
 
 	if (r < 0)
 		return r;
@@ -239,23 +242,11 @@ static int keys_revoke(struct keys *k, const char *which, struct error *err)
 
 /* ---- the command ---- */
 
-static const struct action {
-	const char *name;
-	int args;
-	int (*run)(struct keys *k, const char *arg, struct error *err);
-} actions[] = {
-        {"create", 0, keys_create},
-        {"list", 0, keys_list},
-        {"revoke", 1, keys_revoke},
+static const struct cli_verb verbs[] = {
+        {"create", 0, 0, NULL, keys_create},
+        {"list", 0, 0, NULL, keys_list},
+        {"revoke", 1, 1, "one hash", keys_revoke},
 };
-
-static const struct action *action_find(const char *name)
-{
-	for (size_t i = 0; i < sizeof(actions) / sizeof(*actions); i++)
-		if (strcmp(actions[i].name, name) == 0)
-			return &actions[i];
-	return NULL;
-}
 
 int cli_keys(int argc, char **argv)
 {
@@ -289,30 +280,18 @@ int cli_keys(int argc, char **argv)
 	        .n_flags = sizeof(flags) / sizeof(flags[0]),
 	        .list = &k.disabled,
 	};
-	const struct action *a;
+	const struct cli_verb *verb;
 	struct error err = {0};
-	int end = 0, at, r;
+	int end = 0, r;
 
-	at = cli_flags(&usage, argc, argv, &end);
-	if (at < 0)
+	verb = cli_verb(&usage, verbs, sizeof(verbs) / sizeof(verbs[0]), &argc, &argv, &end);
+	if (!verb)
 		return end;
-	a = at < argc ? action_find(argv[at]) : NULL;
-	if (!a)
-		return cli_wrong(&usage, "keys needs one of create, list and revoke");
-	/* Flags may come behind it too. */
-	argc -= at;
-	argv += at;
-	at = cli_flags(&usage, argc, argv, &end);
-	if (at < 0)
-		return end;
-	if (argc - at != a->args)
-		return cli_wrong(
-		        &usage, "keys %s takes %s", a->name, a->args ? "one hash" : "no argument");
-	if (a->run == keys_create && (!k.name || !k.name[0]))
+	if (verb->run == keys_create && (!k.name || !k.name[0]))
 		return cli_wrong(&usage, "create needs --name");
 	r = client_find(&k.client, data, &err);
 	if (r == 0)
-		r = a->run(&k, argc > at ? argv[at] : NULL, &err);
+		r = verb->run(&k, argv, argc, &err);
 	client_wipe(&k.client);
 	return r < 0 ? cli_fail(&err) : 0;
 }

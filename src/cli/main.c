@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include "base/buf.h"
 #include "base/str.h"
 #include "cli/spawn.h"
 
@@ -133,6 +134,48 @@ int cli_flags(const struct cli_usage *usage, int argc, char **argv, int *ret_exi
 		}
 	}
 	return i;
+}
+
+static const struct cli_verb *find_verb(const struct cli_usage *usage, const struct cli_verb *verbs,
+        size_t n_verbs, const char *command, const char *name)
+{
+	_cleanup_buf_ struct buf names = BUF_INIT(1024);
+
+	for (size_t i = 0; i < n_verbs; i++) {
+		if (name && strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+		buf_printf(&names, "%s%s", i ? ", " : "", verbs[i].name);
+	}
+	cli_wrong(usage, "%s needs one of %s", command, buf_cstr(&names));
+	return NULL;
+}
+
+const struct cli_verb *cli_verb(const struct cli_usage *usage, const struct cli_verb *verbs,
+        size_t n_verbs, int *argc, char ***argv, int *ret_exit)
+{
+	const char *command = (*argv)[0];
+	const struct cli_verb *verb = NULL;
+
+	/* Once for the flags before the verb, once for those behind it. */
+	for (int i = 0; i < 2; i++) {
+		int at = cli_flags(usage, *argc, *argv, ret_exit);
+
+		if (at < 0)
+			return NULL;
+		*argc -= at;
+		*argv += at;
+		if (verb)
+			continue;
+		*ret_exit = CLI_USAGE;
+		verb = find_verb(usage, verbs, n_verbs, command, *argc ? **argv : NULL);
+		if (!verb)
+			return NULL;
+	}
+	if (*argc >= verb->least && *argc <= verb->most)
+		return verb;
+	cli_wrong(usage, "%s %s takes %s", command, verb->name,
+	        verb->wants ? verb->wants : "no argument");
+	return NULL;
 }
 
 int cli_data_folder(const char *flag, const char *configured, char ret[4096], struct error *err)

@@ -74,7 +74,7 @@ def test_each_command_has_help_and_refuses_what_it_does_not_know(command):
     (["rm"], b"brig: rm needs a container"),
     (["image"], b"brig: image needs one of build, list"),
     (["image", "frob"], b"brig: image needs one of build, list"),
-    (["keys"], b"brig: keys needs one of create, list and revoke"),
+    (["keys"], b"brig: keys needs one of create, list, revoke"),
     (["keys", "create"], b"brig: create needs --name"),
     (["keys", "list", "all"], b"brig: keys list takes no argument"),
     (["keys", "revoke"], b"brig: keys revoke takes one hash"),
