@@ -26,13 +26,14 @@
 #include <unistd.h>
 
 #define POOL_THREADS  4
+#define WORKERS_MAX   64
 #define RESERVE_LEAST ((uint64_t)2 << 30)
 
 static void drain_check(struct gateway *g)
 {
 	if (http_server_open_exchanges(g->server) == 0 && g->turns == NULL &&
-	        g->event_logs == NULL &&
-	        exec_running(g) == 0 && (g->saving == NULL || saving_idle(g->saving)))
+	        g->event_logs == NULL && exec_running(g) == 0 &&
+	        (g->saving == NULL || saving_idle(g->saving)))
 		event_base_loopbreak(g->base);
 }
 
@@ -171,6 +172,23 @@ void gateway_name(uint32_t index, char out[GATEWAY_NAME_MAX])
 	if (gethostname(host, sizeof(host) - 1) < 0 || host[0] == 0)
 		str_copy(host, sizeof(host), STR("local"));
 	str_format(out, GATEWAY_NAME_MAX, "%s/%u", host, index);
+}
+
+int gateway_recover(struct gateway *g,
+        int (*recover)(struct gateway *g, struct str holder, struct error *err), struct error *err)
+{
+	uint32_t i = g->options->index;
+	char holder[GATEWAY_NAME_MAX];
+	int r, n = 0;
+
+	gateway_name(i, holder);
+	r = recover(g, str_of(holder), err);
+	for (i = g->options->workers; g->options->index == 0 && i < WORKERS_MAX && r >= 0; i++) {
+		n += r;
+		gateway_name(i, holder);
+		r = recover(g, str_of(holder), err);
+	}
+	return r < 0 ? r : n + r;
 }
 
 int gateway_check_room(const struct gateway *g, struct error *err)

@@ -21,7 +21,6 @@
 #define KEEP_MS  ((int64_t)24 * 3600 * 1000)
 #define KEY_MAX  255
 #define ON_LOOP  (256 * 1024) /* bytes that are hashed on the loop */
-#define WORKERS  64
 #define RETRY_MS 2000
 
 struct once {
@@ -50,20 +49,14 @@ static void once_free(struct once *o)
 	free(o);
 }
 
+static int recover(struct gateway *g, struct str holder, struct error *err)
+{
+	return store_idempotency_recover(g->store, holder, err);
+}
+
 int idempotency_recover(struct gateway *g, struct error *err)
 {
-	char holder[GATEWAY_NAME_MAX];
-	uint32_t i = g->options->index;
-	int r;
-
-	gateway_name(i, holder);
-	r = store_idempotency_recover(g->store, str_of(holder), err);
-	/* There may have been more gateways. */
-	for (i = g->options->workers; g->options->index == 0 && i < WORKERS && r == 0; i++) {
-		gateway_name(i, holder);
-		r = store_idempotency_recover(g->store, str_of(holder), err);
-	}
-	return r;
+	return gateway_recover(g, recover, err);
 }
 
 /* ---- the end of what was run ---- */

@@ -101,6 +101,11 @@ struct gateway {
 #define GATEWAY_NAME_MAX 300
 void gateway_name(uint32_t index, char out[GATEWAY_NAME_MAX]);
 
+/* Calls recover() for the name of this gateway, and the first one for those of more gateways that
+ * there may have been. The sum of its results, or its first error. At the start. gateway.c */
+int gateway_recover(struct gateway *g,
+        int (*recover)(struct gateway *g, struct str holder, struct error *err), struct error *err);
+
 /* -ERR_UNAVAILABLE: so little of the disk is free that nothing more may be taken in. err is never
  * NULL. Any thread. gateway.c */
 int gateway_check_room(const struct gateway *g, struct error *err);

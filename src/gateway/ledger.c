@@ -11,8 +11,7 @@
 
 #include <stdlib.h>
 
-#define BEAT_MS     5000
-#define WORKERS_MAX 64
+#define BEAT_MS 5000
 
 struct entry {
 	struct entry *next;
@@ -37,24 +36,19 @@ struct ledger {
 	bool stopped;
 };
 
+static int recover(struct gateway *g, struct str holder, struct error *err)
+{
+	return store_records_recover(g->store, holder, 0, err);
+}
+
 int ledger_recover(struct gateway *g, struct error *err)
 {
-	char holder[GATEWAY_NAME_MAX];
-	uint32_t i = g->options->index;
-	int r, n = 0;
+	int n = gateway_recover(g, recover, err);
 
-	gateway_name(i, holder);
-	r = store_records_recover(g->store, str_of(holder), 0, err);
-	/* There may have been more gateways. */
-	for (i = g->options->workers; g->options->index == 0 && i < WORKERS_MAX && r >= 0; i++) {
-		n += r;
-		gateway_name(i, holder);
-		r = store_records_recover(g->store, str_of(holder), 0, err);
-	}
-	if (r >= 0 && n + r > 0)
-		LOG(LOG_WARN, "records_recovered", LOG_N("n", n + r));
-	metric_add(&g->shared->metrics.recovered, r >= 0 ? (uint64_t)(n + r) : 0);
-	return r < 0 ? r : 0;
+	if (n > 0)
+		LOG(LOG_WARN, "records_recovered", LOG_N("n", n));
+	metric_add(&g->shared->metrics.recovered, n > 0 ? (uint64_t)n : 0);
+	return n < 0 ? n : 0;
 }
 
 static void queue_init(struct queue *q)
