@@ -18,6 +18,8 @@ void generations_filters_clear(struct generations_filters *f);
 void generations_write_row(struct json_writer *w, const struct record *r);
 void generations_write_more(struct json_writer *w, const struct record *r);
 void generations_write_runs(struct json_writer *w, const char *key, const struct record *r);
+/* Those of what a guardrail found. */
+void generations_write_hit(struct json_writer *w, const struct record_hit *h);
 void generations_write_raw(
         struct json_writer *w, const char *key, const char *raw); /* NULL: null */
 

@@ -94,16 +94,14 @@ static void write_attempt(struct json_writer *w, const struct record_attempt *a)
 	jw_end(w);
 }
 
-static void write_hit(struct json_writer *w, const struct record_hit *h)
+void generations_write_hit(struct json_writer *w, const struct record_hit *h)
 {
-	jw_object(w);
 	jw_kcstr(w, "guardrail", h->guardrail);
 	jw_kcstr(w, "rule", h->rule);
 	jw_kcstr(w, "pattern", h->pattern);
 	jw_kcstr(w, "action", h->action);
 	jw_kcstr(w, "matched", h->matched);
 	jw_kbool(w, "false_positive", h->false_positive);
-	jw_end(w);
 }
 
 static void write_command(struct json_writer *w, const struct record_command *c)
@@ -164,8 +162,11 @@ void generations_write_more(struct json_writer *w, const struct record *r)
 	jw_end(w);
 	jw_key(w, "guardrail_hits");
 	jw_array(w);
-	for (size_t i = 0; i < r->n_hits; i++)
-		write_hit(w, &r->hits[i]);
+	for (size_t i = 0; i < r->n_hits; i++) {
+		jw_object(w);
+		generations_write_hit(w, &r->hits[i]);
+		jw_end(w);
+	}
 	jw_end(w);
 }
 

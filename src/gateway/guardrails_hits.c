@@ -3,6 +3,7 @@
  * every key of that workspace (docs/guardrails.md).
  */
 #include "gateway/fields.h"
+#include "gateway/generations.h"
 #include "gateway/job.h"
 
 #include <stdlib.h>
@@ -24,12 +25,7 @@ static void write_hit(struct json_writer *w, const struct store_hit *h)
 	jw_ki64(w, "created_at_ms", h->begin_ms);
 	jw_kcstr(w, "model", h->model);
 	jw_kcstr(w, "api_key_hash", h->key_hash);
-	jw_kcstr(w, "guardrail", h->guardrail);
-	jw_kcstr(w, "rule", h->rule);
-	jw_kcstr(w, "pattern", h->pattern);
-	jw_kcstr(w, "action", h->action);
-	jw_kcstr(w, "matched", h->matched);
-	jw_kbool(w, "false_positive", h->false_positive);
+	generations_write_hit(w, &h->found);
 	jw_end(w);
 }
 
@@ -81,12 +77,12 @@ static const char *no_phrase(const struct store_hit *h)
 {
 	static const char *const disguises[] = {"scrambled_word_injection",
 	        "base64_encoded_injection", "hex_encoded_injection", "letter_spaced_injection"};
-	size_t n = h->matched != NULL ? strlen(h->matched) : 0;
+	size_t n = h->found.matched != NULL ? strlen(h->found.matched) : 0;
 
-	if (h->matched == NULL)
+	if (h->found.matched == NULL)
 		return "The text that was found is not stored.";
 	for (size_t i = 0; i < sizeof(disguises) / sizeof(*disguises); i++)
-		if (h->pattern != NULL && str_is(str_of(disguises[i]), h->pattern))
+		if (h->found.pattern != NULL && str_is(str_of(disguises[i]), h->found.pattern))
 			return "Phrases do not hold for text that is misspelt, letter-spaced or "
 			       "encoded.";
 	if (n < STORE_PHRASE_MIN)
@@ -119,11 +115,11 @@ static void mark(struct job *j, bool wrong)
 	jw_object(&w);
 	jw_kcstr(&w, "generation_id", hit.generation);
 	jw_ki64(&w, "n", hit.number);
-	jw_kbool(&w, "false_positive", hit.false_positive);
+	jw_kbool(&w, "false_positive", hit.found.false_positive);
 	if (reason == NULL) {
 		jw_key(&w, "allowlist_entry");
 		jw_object(&w);
-		jw_kcstr(&w, "phrase", hit.matched);
+		jw_kcstr(&w, "phrase", hit.found.matched);
 		jw_kstr(&w, "workspace_id", j->scope.workspace);
 		jw_end(&w);
 	} else {

@@ -42,7 +42,7 @@ static void run_clear(struct record_run *run)
 	free(run->error);
 }
 
-static void hit_clear(struct record_hit *h)
+void record_hit_clear(struct record_hit *h)
 {
 	free(h->guardrail);
 	free(h->rule);
@@ -60,7 +60,7 @@ struct record *record_free(struct record *r)
 	for (size_t i = 0; i < r->n_runs; i++)
 		run_clear(&r->runs[i]);
 	for (size_t i = 0; i < r->n_hits; i++)
-		hit_clear(&r->hits[i]);
+		record_hit_clear(&r->hits[i]);
 	char *const texts[] = {r->account, r->workspace, r->key_hash, r->key_name, r->api, r->asked,
 	        r->provider, r->model, r->session_id, r->user, r->request_id, r->user_agent,
 	        r->container_id, r->metadata, r->trace, r->traceparent, r->error, r->finish,

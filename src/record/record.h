@@ -89,8 +89,9 @@ struct record {
 	enum record_state state;
 	char *account, *workspace;
 	char *key_hash, *key_name;
-	char *api;              /* "responses", "messages", "gemini", "chat", "exec"; "container": kept running */
-	char *asked;            /* the model as the client named it */
+	char *api;   /* "responses", "messages", "gemini", "chat", "exec"; "container": kept running
+	              */
+	char *asked; /* the model as the client named it */
 	char *provider, *model; /* who served it in the end */
 	char *session_id, *user, *request_id, *user_agent;
 	char *container_id;
@@ -131,6 +132,7 @@ struct record_attempt *record_add_attempt(struct record *r);
 struct record_run *record_add_run(struct record *r);
 struct record_command *record_add_command(struct record_run *run);
 struct record_hit *record_add_hit(struct record *r);
+void record_hit_clear(struct record_hit *h);
 /* Sets a text of a record: frees what was there and copies (NULL,0: NULL). */
 void record_set(char **member, struct str value);
 

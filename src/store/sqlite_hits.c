@@ -48,12 +48,12 @@ static void read_hit(sqlite3_stmt *st, struct store_hit *h)
 	h->begin_ms = sqlite3_column_int64(st, 2);
 	h->model = sqlite_column_dup(st, 3);
 	h->key_hash = sqlite_column_dup(st, 4);
-	h->guardrail = sqlite_column_dup(st, 5);
-	h->rule = sqlite_column_dup(st, 6);
-	h->pattern = sqlite_column_dup(st, 7);
-	h->action = sqlite_column_dup(st, 8);
-	h->matched = sqlite_column_dup(st, 9);
-	h->false_positive = sqlite3_column_int(st, 10) != 0;
+	h->found.guardrail = sqlite_column_dup(st, 5);
+	h->found.rule = sqlite_column_dup(st, 6);
+	h->found.pattern = sqlite_column_dup(st, 7);
+	h->found.action = sqlite_column_dup(st, 8);
+	h->found.matched = sqlite_column_dup(st, 9);
+	h->found.false_positive = sqlite3_column_int(st, 10) != 0;
 }
 
 static int unknown(struct error *err)

@@ -878,11 +878,7 @@ void store_hit_clear(struct store_hit *h)
 {
 	free(h->model);
 	free(h->key_hash);
-	free(h->guardrail);
-	free(h->rule);
-	free(h->pattern);
-	free(h->action);
-	free(h->matched);
+	record_hit_clear(&h->found);
 	*h = (struct store_hit){0};
 }
 

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/money.h"
 #include "base/str.h"
+#include "record/record.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -346,8 +347,6 @@ int store_idempotency_recover(struct store *s, struct str holder, struct error *
 int store_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, struct error *err);
 
 /* ---- records: what happened in each request, and what it cost ---- */
-
-struct record; /* record/record.h */
 
 enum store_record_what {
 	STORE_RECORD_OPEN,   /* makes the row, before anything that costs */
@@ -712,8 +711,8 @@ struct store_hit {
 	char generation[64];
 	uint32_t number; /* in its generation */
 	int64_t begin_ms; /* of the generation */
-	char *model, *key_hash, *guardrail, *rule, *pattern, *action, *matched; /* malloc'ed or NULL */
-	bool false_positive;
+	char *model, *key_hash; /* malloc'ed or NULL */
+	struct record_hit found;
 };
 void store_hit_clear(struct store_hit *h);
 struct store_hit_list {

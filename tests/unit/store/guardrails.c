@@ -335,14 +335,14 @@ static void hits_are_marked(void **state)
 	assert_int_equal(store_hit_mark(f->s, &one, STR("a"), 2, true, &h, &err), -ERR_NOT_FOUND);
 	assert_int_equal(store_hit_mark(f->s, &one, STR("b"), 0, true, &h, &err), -ERR_NOT_FOUND);
 	assert_int_equal(store_hit_mark(f->s, &one, STR("a"), 1, true, &h, &err), 0);
-	assert_true(h.false_positive && h.number == 1 && h.begin_ms == 10);
-	assert_string_equal(h.matched, "text");
+	assert_true(h.found.false_positive && h.number == 1 && h.begin_ms == 10);
+	assert_string_equal(h.found.matched, "text");
 	store_hit_clear(&h);
 	assert_int_equal(store_record_get(f->s, &one, STR("a"), &r, &err), 0);
 	assert_true(!r->hits[0].false_positive && r->hits[1].false_positive);
 	record_free(r);
 	assert_int_equal(store_hit_mark(f->s, &one, STR("a"), 1, false, &h, &err), 0);
-	assert_false(h.false_positive);
+	assert_false(h.found.false_positive);
 	store_hit_clear(&h);
 }
 
