@@ -386,18 +386,24 @@ static int do_bytes(char **argv)
 	return fflush(out) != 0;
 }
 
-/* Counts in a file, once in 10 ms, and prints as it does: alive while the number grows. */
+/* Counts in a file, once in 10 ms, and prints as it does: alive while the number grows. Whoever
+ * reads the file finds a whole number in it. */
 static int do_count(char **argv)
 {
+	char next[256];
+
+	snprintf(next, sizeof next, "%s.next", argv[0]);
 	signal(SIGPIPE, SIG_DFL);
 	for (unsigned long i = 0;; i++) {
 		struct timespec ms10 = {0, 10000000};
-		FILE *f = fopen(argv[0], "w");
+		FILE *f = fopen(next, "w");
 
 		if (!f)
 			return 1;
 		fprintf(f, "%lu\n", i);
 		fclose(f);
+		if (rename(next, argv[0]) < 0)
+			return 1;
 		printf("%08lu%0120d\n", i, 0);
 		fflush(stdout);
 		nanosleep(&ms10, NULL);
