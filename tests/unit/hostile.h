@@ -10,9 +10,11 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define HOSTILE_MAX_FDS 253 /* of one message: the kernel's own limit */
@@ -34,7 +36,8 @@ static inline void hostile_send(
 		control.align.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
 		memcpy(CMSG_DATA(&control.align), fds, n_fds * sizeof(int));
 	}
-	/* A peer that has dropped us by then is no fault: whoever sends looks at that afterwards. */
+	/* A peer that has dropped us by then is no fault: whoever sends looks at that afterwards.
+	 */
 	if (sendmsg(sock, &msg, MSG_NOSIGNAL) < 0 && errno != ECONNRESET && errno != EPIPE)
 		fail_msg("sendmsg: %s", strerror(errno));
 }
@@ -76,6 +79,23 @@ static inline int hostile_nested(void)
 	close(inner);
 	close(pair[0]);
 	return pair[1];
+}
+
+static inline void hostile_wake(int signal)
+{
+}
+
+/* Closes one of these. Where the other end was quicker this is the last close, and then a signal
+ * ends its wait. */
+static inline void hostile_close(int fd)
+{
+	struct sigaction old, wake = {.sa_handler = hostile_wake};
+	struct itimerval each_ms = {{0, 1000}, {0, 1000}}, never = {0};
+	assert_int_equal(sigaction(SIGALRM, &wake, &old), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &each_ms, NULL), 0);
+	close(fd);
+	setitimer(ITIMER_REAL, &never, NULL);
+	sigaction(SIGALRM, &old, NULL);
 }
 
 #endif

@@ -332,14 +332,14 @@ static void wrong_descriptors(void **state)
 					fds[i] = make_kind(kind, &n);
 			wrong_fds(&n, &c, kind == 1 ? 0 : sizeof(c), fds, counts[with]);
 			for (size_t i = 1; kind >= 5 && with == 1 && i < counts[with]; i++)
-				close(fds[i]);
-			close(one);
+				hostile_close(fds[i]);
+			hostile_close(one);
 		}
 	/* more than are read before the gateway is dropped: they go with its socket */
 	for (int i = 0; i < 20; i++) {
 		int one = i % 2 ? hostile_lingering() : hostile_nested();
 		hostile_send(n.sock[hostile.next], "x", 1, &one, 1);
-		close(one);
+		hostile_close(one);
 	}
 	wrong(&n, "x", 1);
 	hostile_end(&n);
@@ -360,7 +360,7 @@ static void wrong_policies(void **state)
 		c.flags = SUP_CLAIM_NETWORK;
 		c.policy[3] = 1;
 		wrong_fds(&n, &c, sizeof(c), &one, 1);
-		close(one);
+		hostile_close(one);
 	}
 	struct sup_claim c = node_claim(&n, "x");
 	c.flags = SUP_CLAIM_NETWORK;

@@ -255,7 +255,7 @@ static void wrong_descriptors(void **state)
 			for (size_t i = 0; i < counts[way]; i++)
 				fds[i] = one;
 			send_started(&b, run(&b), fds, counts[way]);
-			close(one);
+			hostile_close(one);
 			expect_broken(&b);
 		}
 	/* where none belong, and in a channel that is closed with them unread */
@@ -267,7 +267,7 @@ static void wrong_descriptors(void **state)
 		struct init_done m = {
 		        .h = {INIT_DONE, sizeof(m), 0}, .id = id, .outcome = INIT_EXITED};
 		hostile_send(b.init, &m, sizeof(m), &one, 1);
-		close(one);
+		hostile_close(one);
 		expect_broken(&b);
 	}
 	close_bench(&b);
