@@ -150,11 +150,35 @@ static void show_command(const struct json *c)
 	puts(" s]");
 }
 
+static void show_network(const struct json *network)
+{
+	struct str allowed = number(json_get(network, "allowed"));
+	struct str denied = number(json_get(network, "denied")), more;
+
+	if (str_is(allowed, "0") && str_is(denied, "0"))
+		return;
+	printf("%*snetwork: %.*s allowed, %.*s denied\n", INDENT, "", (int)allowed.n, allowed.p,
+	        (int)denied.n, denied.p);
+	for (const struct json *h = json_first(json_get(network, "hosts")); h; h = json_next(h)) {
+		struct str count = number(json_get(h, "count"));
+		struct str reason = json_str(json_get(h, "reason"));
+
+		printf("%*s  ", INDENT, "");
+		put_text(json_str(json_get(h, "verdict")));
+		putchar(' ');
+		put_text(json_str(json_get(h, "host")));
+		printf(" x%.*s%s", (int)count.n, count.p, reason.n > 0 ? ": " : "");
+		put_text(reason);
+		putchar('\n');
+	}
+	more = number(json_get(network, "more"));
+	if (json_first(json_get(network, "hosts")) != NULL && !str_is(more, "0"))
+		printf("%*s  and %.*s more\n", INDENT, "", (int)more.n, more.p);
+}
+
 static void show_run(const struct json *run)
 {
 	struct str error = json_str(json_get(run, "error"));
-	struct str allowed = number(json_get(json_get(run, "network"), "allowed"));
-	struct str denied = number(json_get(json_get(run, "network"), "denied"));
 
 	putchar('\n');
 	put_time(json_get(run, "started_at_ms"));
@@ -168,9 +192,7 @@ static void show_run(const struct json *run)
 	puts(" s");
 	if (error.n > 0)
 		put_block(error);
-	if (!str_is(allowed, "0") || !str_is(denied, "0"))
-		printf("%*snetwork: %.*s allowed, %.*s denied\n", INDENT, "", (int)allowed.n,
-		        allowed.p, (int)denied.n, denied.p);
+	show_network(json_get(run, "network"));
 	for (const struct json *c = json_first(json_get(run, "commands")); c; c = json_next(c))
 		show_command(c);
 }

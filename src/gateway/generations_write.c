@@ -127,6 +127,37 @@ static void write_command(struct json_writer *w, const struct record_command *c)
 	jw_end(w);
 }
 
+static void write_host(struct json_writer *w, const struct record_host *h)
+{
+	jw_object(w);
+	jw_kcstr(w, "host", h->host);
+	jw_kcstr(w, "verdict", h->allowed ? "allow" : "deny");
+	jw_kcstr(w, "reason", h->reason != NULL && h->reason[0] != 0 ? h->reason : NULL);
+	jw_ki64(w, "count", (int64_t)h->n);
+	jw_ki64(w, "bytes_in", (int64_t)h->bytes_in);
+	jw_ki64(w, "bytes_out", (int64_t)h->bytes_out);
+	jw_end(w);
+}
+
+static void write_network(struct json_writer *w, const struct record_run *run)
+{
+	uint64_t rest = run->network_allowed + run->network_denied;
+
+	jw_key(w, "network");
+	jw_object(w);
+	jw_ki64(w, "allowed", (int64_t)run->network_allowed);
+	jw_ki64(w, "denied", (int64_t)run->network_denied);
+	jw_key(w, "hosts");
+	jw_array(w);
+	for (size_t i = 0; i < run->n_hosts; i++) {
+		write_host(w, &run->hosts[i]);
+		rest -= run->hosts[i].n < rest ? run->hosts[i].n : rest;
+	}
+	jw_end(w);
+	jw_ki64(w, "more", (int64_t)rest);
+	jw_end(w);
+}
+
 static void write_run(struct json_writer *w, const struct record_run *run)
 {
 	jw_object(w);
@@ -138,11 +169,7 @@ static void write_run(struct json_writer *w, const struct record_run *run)
 	jw_kbool(w, "started_container", run->started_container);
 	jw_ki64(w, "started_at_ms", run->begin_ms);
 	write_span(w, "duration_ms", run->begin_ms, run->end_ms);
-	jw_key(w, "network");
-	jw_object(w);
-	jw_ki64(w, "allowed", (int64_t)run->network_allowed);
-	jw_ki64(w, "denied", (int64_t)run->network_denied);
-	jw_end(w);
+	write_network(w, run);
 	jw_key(w, "commands");
 	jw_array(w);
 	for (size_t i = 0; i < run->n_commands; i++)

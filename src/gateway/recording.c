@@ -192,7 +192,28 @@ static void fill_served(struct record *r, const struct turn_run *t)
 	r->streamed = t->request.stream;
 }
 
-static void beat(struct turn_run *t)
+/* As far as they are, without their commands. */
+static void beat_runs(struct record *row, const struct turn_run *t)
+{
+	const struct record *r = t->recording.record;
+
+	for (size_t i = 0; i < r->n_runs; i++) {
+		const struct record_run *run = &r->runs[i];
+		struct record_run *to = record_add_run(row);
+
+		record_set(&to->call_id, str_of(run->call_id));
+		record_set(&to->tool, str_of(run->tool));
+		record_set(&to->container_id, str_of(run->container_id));
+		record_set(&to->status, str_of(run->status));
+		record_set(&to->error, str_of(run->error));
+		to->started_container = run->started_container;
+		to->begin_ms = run->begin_ms;
+		to->end_ms = i != t->recording.run ? run->end_ms : 0;
+	}
+}
+
+/* runs: one of them has begun or ended. */
+static void beat(struct turn_run *t, bool runs)
 {
 	struct turn_totals totals;
 	struct record *row;
@@ -203,6 +224,8 @@ static void beat(struct turn_run *t)
 	row = ledger_beat_row(t->recording.record);
 	turn_totals(t->turn, clock_mono_ms(), &totals);
 	fill_totals(row, t, &totals);
+	if (runs)
+		beat_runs(row, t);
 	key_limits_grow(&t->g->shared->key_limits, t->g->options->index,
 	        &t->recording.record->hold, row->total_cost);
 	ledger_write(t->g->ledger, STORE_RECORD_BEAT, row, true, NULL, NULL);
@@ -211,7 +234,7 @@ static void beat(struct turn_run *t)
 void recording_beat_all(struct gateway *g)
 {
 	for (struct turn_run *t = g->turns; t != NULL; t = t->next)
-		beat(t);
+		beat(t, false);
 	exec_record_beat_all(g);
 }
 
@@ -440,7 +463,7 @@ void recording_run_started(struct turn_run *t)
 		return;
 	run->started_container = t->run.started_container;
 	record_set(&run->container_id, str_of(t->request.container_id));
-	beat(t);
+	beat(t, true);
 }
 
 void recording_command(struct turn_run *t)
@@ -517,8 +540,11 @@ void recording_output(struct turn_run *t, const struct turn_output *o)
 		if (r->store_content && tc != NULL && i < tc->n_commands)
 			record_set(&c->command, tc->commands[i]);
 	}
-	if (run == run_of(t))
-		t->recording.run = SIZE_MAX;
+	if (run != run_of(t))
+		return;
+	t->recording.run = SIZE_MAX;
+	if (run->container_id != NULL)
+		beat(t, true);
 }
 
 /* ---- the end ---- */

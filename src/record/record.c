@@ -35,6 +35,11 @@ static void run_clear(struct record_run *run)
 		free(c->reason);
 	}
 	free(run->commands);
+	for (size_t i = 0; i < run->n_hosts; i++) {
+		free(run->hosts[i].host);
+		free(run->hosts[i].reason);
+	}
+	free(run->hosts);
 	free(run->call_id);
 	free(run->tool);
 	free(run->container_id);
@@ -101,6 +106,11 @@ struct record_run *record_add_run(struct record *r)
 struct record_command *record_add_command(struct record_run *run)
 {
 	return add(&run->commands, &run->n_commands, sizeof(*run->commands));
+}
+
+struct record_host *record_add_host(struct record_run *run)
+{
+	return add(&run->hosts, &run->n_hosts, sizeof(*run->hosts));
 }
 
 struct record_hit *record_add_hit(struct record *r)

@@ -50,6 +50,14 @@ struct record_command {
 	int64_t begin_ms, end_ms;
 };
 
+/* What egress let through to one host, or refused. Content: none where it is not stored. */
+struct record_host {
+	char *host; /* a name, or an address that has none */
+	bool allowed;
+	char *reason;                    /* of the first verdict */
+	uint64_t n, bytes_in, bytes_out; /* to the container, from it */
+};
+
 /* One call of a server tool; or a direct exec, which then is the record's only one. */
 struct record_run {
 	char *call_id, *tool; /* "openrouter:shell" */
@@ -60,8 +68,11 @@ struct record_run {
 	int64_t begin_ms, end_ms;
 	struct record_command *commands;
 	size_t n_commands;
-	uint64_t network_allowed,
-	        network_denied; /* verdicts of egress meanwhile; read from a store only */
+	/* Verdicts of egress meanwhile, and by host those that came first; read from a store only.
+	 */
+	uint64_t network_allowed, network_denied;
+	struct record_host *hosts;
+	size_t n_hosts;
 };
 
 /* What a guardrail found. */
@@ -131,6 +142,7 @@ struct record *record_free(struct record *r); /* NULL is fine; returns NULL */
 struct record_attempt *record_add_attempt(struct record *r);
 struct record_run *record_add_run(struct record *r);
 struct record_command *record_add_command(struct record_run *run);
+struct record_host *record_add_host(struct record_run *run);
 struct record_hit *record_add_hit(struct record *r);
 void record_hit_clear(struct record_hit *h);
 /* Sets a text of a record: frees what was there and copies (NULL,0: NULL). */

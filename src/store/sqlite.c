@@ -639,6 +639,8 @@ static struct store *sqlite_close_store(struct store *s)
 		sqlite3_finalize(q->keys[i]);
 	for (size_t i = 0; i < SQLITE_KEPT_STATEMENTS; i++)
 		sqlite3_finalize(q->kept[i]);
+	for (size_t i = 0; i < SQLITE_RUN_NETWORK_STATEMENTS; i++)
+		sqlite3_finalize(q->run_network[i]);
 	q->checkpoint = sqlite_checkpoint_free(q->checkpoint);
 	sqlite3_close(q->db);
 	pthread_mutex_destroy(&q->lock);

@@ -22,6 +22,7 @@
 #define SQLITE_HIT_STATEMENTS         4
 #define SQLITE_KEY_STATEMENTS         12
 #define SQLITE_KEPT_STATEMENTS        4
+#define SQLITE_RUN_NETWORK_STATEMENTS 8
 
 struct sqlite_checkpoint;
 
@@ -41,6 +42,7 @@ struct sqlite {
 	sqlite3_stmt *hits[SQLITE_HIT_STATEMENTS];                /* and sqlite_hits.c */
 	sqlite3_stmt *keys[SQLITE_KEY_STATEMENTS];                /* and sqlite_keys.c */
 	sqlite3_stmt *kept[SQLITE_KEPT_STATEMENTS];               /* and sqlite_kept.c */
+	sqlite3_stmt *run_network[SQLITE_RUN_NETWORK_STATEMENTS]; /* and sqlite_run_network.c */
 };
 
 struct sqlite *sqlite_lock(struct store *s);
@@ -105,6 +107,26 @@ int sqlite_network_add(
 int sqlite_network_list(struct store *s, const struct store_scope *scope, struct str container,
         uint32_t limit, struct store_network **ret, size_t *ret_n, struct error *err);
 int sqlite_network_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);
+
+/* ---- sqlite_run_network.c: within a transaction ---- */
+
+struct record;
+struct sqlite_run {
+	struct store_scope scope;
+	int64_t record;
+	size_t number;
+	struct str container;
+};
+/* A verdict, for the runs that have their row. */
+int sqlite_run_network_add(struct sqlite *q, const struct store_network *n, struct error *err);
+/* A run has its row. end_ms 0: it is under way. */
+int sqlite_run_network_begin(struct sqlite *q, const struct sqlite_run *run, int64_t begin_ms,
+        int64_t end_ms, struct error *err);
+/* One that was under way is not any more. */
+int sqlite_run_network_end(
+        struct sqlite *q, const struct sqlite_run *run, int64_t end_ms, struct error *err);
+/* Gives the runs of r, the record of that number, their hosts. */
+int sqlite_run_network_read(struct sqlite *q, int64_t n, struct record *r, struct error *err);
 
 /* ---- sqlite_responses.c ---- */
 

@@ -31,6 +31,7 @@ static int add_one(struct sqlite *q, const struct store_network *n, struct error
 {
 	const struct store_scope scope = {str_of(n->account), str_of(n->workspace)};
 	sqlite3_stmt *st = prepare(q, ST_ADD, err);
+	int r;
 
 	if (!st)
 		return -ERR_IO;
@@ -44,7 +45,8 @@ static int add_one(struct sqlite *q, const struct store_network *n, struct error
 	sqlite3_bind_int64(st, 10, (sqlite3_int64)(n->bytes_in & INT64_MAX));
 	sqlite3_bind_int64(st, 11, (sqlite3_int64)(n->bytes_out & INT64_MAX));
 	sqlite3_bind_int64(st, 12, n->more);
-	return sqlite_run(q, st, "keep a record of the network", err);
+	r = sqlite_run(q, st, "keep a record of the network", err);
+	return r < 0 ? r : sqlite_run_network_add(q, n, err);
 }
 
 int sqlite_network_add(

@@ -4,9 +4,10 @@
  * Theory of operation. A record is a row and its children: attempts, runs with their commands,
  * hits. Each table is described once, as a list of columns with their places in the struct;
  * statements, binding and reading follow from the list. A settled record is written whole: the row
- * is put in place of the one that was opened, the children anew. Heartbeats touch the few columns
- * that say what has been used so far, so that a row whose gateway died can be settled by its state
- * alone.
+ * is put in place of the one that was opened, the children anew; but a run has its row from when
+ * its container is there, so that what egress says meanwhile has a place. Heartbeats touch the few
+ * columns that say what has been used so far, so that a row whose gateway died can be settled by
+ * its state alone.
  */
 #include "store/sqlite.h"
 
@@ -16,8 +17,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#define SQL_MAX 4096
-#define DAY_MS  INT64_C(86400000)
+#define SQL_MAX    4096
+#define DAY_MS     INT64_C(86400000)
+#define HOST_BYTES 300 /* at most, of the texts of a run's host */
 
 enum kind { TEXT, FIXED, I64, INT, BOOL };
 struct column {
@@ -125,7 +127,7 @@ static const struct column run_columns[] = {
         RUN(started_container, BOOL),
         RUN(begin_ms, I64),
         RUN(end_ms, I64),
-        /* These two are counted when they are read. */
+        /* Counted as verdicts come: sqlite_run_network.c */
         RUN(network_allowed, I64),
         RUN(network_denied, I64),
 };
@@ -166,6 +168,7 @@ enum statement {
 	ST_RECOVER_HOLDER,
 	ST_EXPIRE,
 	ST_TOTALS,
+	ST_RUN_END,
 	/* Of each child table, in the order of enum child: */
 	ST_DROP,
 	ST_ADD = ST_DROP + 4,
@@ -223,21 +226,23 @@ static void beat_sql(struct buf *sql)
 	buf_puts(sql, "UPDATE records SET ");
 	for (size_t i = 0; i < ROW_BEAT; i++)
 		buf_printf(sql, "%s%s = ?%zu", i > 0 ? ", " : "", row_columns[i].name, i + 4);
-	buf_puts(sql, " WHERE " KEY " AND state = 0");
+	buf_puts(sql, " WHERE " KEY " AND state = 0 RETURNING n");
 }
 
-/*
- * The verdicts of egress on a run's container in the run's time. Egress tells one gateway of the
- * node, a while later, so no run knows them when it ends; the records of the network do.
- */
-static void verdicts_write(struct buf *sql, int allowed)
+/* A run that has its row already stays where it is, with its counts. */
+static void add_sql(struct buf *sql, enum child c)
 {
-	buf_printf(sql,
-	        ", (SELECT coalesce(sum(1 + w.more), 0) FROM records o JOIN network w ON "
-	        "w.account = o.account AND w.workspace = o.workspace AND "
-	        "w.container = record_runs.container_id WHERE o.n = ?1 AND w.allowed = %d AND "
-	        "w.time_ms BETWEEN record_runs.begin_ms AND record_runs.end_ms)",
-	        allowed);
+	size_t n = tables[c].n - (c == RUNS ? RUN_COUNTS : 0);
+
+	buf_printf(sql, "INSERT INTO %s (%s, ", tables[c].name, tables[c].keys);
+	names_write(sql, tables[c].columns, tables[c].n);
+	buf_puts(sql, ") VALUES (");
+	marks_write(sql, tables[c].n_keys + tables[c].n);
+	buf_puts(sql, ")");
+	for (size_t i = 0; c == RUNS && i < n; i++)
+		buf_printf(sql, "%s%s = excluded.%s",
+		        i > 0 ? ", " : " ON CONFLICT (record, number) DO UPDATE SET ",
+		        tables[c].columns[i].name, tables[c].columns[i].name);
 }
 
 static void child_sql(struct buf *sql, enum statement base, enum child c)
@@ -245,21 +250,12 @@ static void child_sql(struct buf *sql, enum statement base, enum child c)
 	if (base == ST_DROP) {
 		buf_printf(sql, "DELETE FROM %s WHERE record = ?1", tables[c].name);
 	} else if (base == ST_ADD) {
-		buf_printf(sql, "INSERT INTO %s (%s, ", tables[c].name, tables[c].keys);
-		names_write(sql, tables[c].columns, tables[c].n);
-		buf_puts(sql, ") VALUES (");
-		marks_write(sql, tables[c].n_keys + tables[c].n);
-		buf_puts(sql, ")");
+		add_sql(sql, c);
 	} else {
 		size_t from = base == ST_READ_LEAN ? tables[c].n_content : 0;
 
 		buf_puts(sql, "SELECT ");
-		names_write(sql, tables[c].columns + from,
-		        tables[c].n - from - (c == RUNS ? RUN_COUNTS : 0));
-		if (c == RUNS) {
-			verdicts_write(sql, 1);
-			verdicts_write(sql, 0);
-		}
+		names_write(sql, tables[c].columns + from, tables[c].n - from);
 		buf_printf(sql, "%s FROM %s WHERE record = ?1 ORDER BY %s",
 		        c == COMMANDS ? ", run" : "", tables[c].name, tables[c].keys);
 	}
@@ -307,6 +303,9 @@ static void sql_write(struct buf *sql, enum statement which)
 		              "sum(output) FROM records WHERE account = ?1 AND workspace = ?2 AND "
 		              "begin_ms >= ?3 AND begin_ms < ?4 GROUP BY 1, 2, 3 ORDER BY 1 DESC, "
 		              "2, 3 LIMIT ?5");
+		return;
+	case ST_RUN_END:
+		buf_puts(sql, "SELECT end_ms FROM record_runs WHERE record = ?1 AND number = ?2");
 		return;
 	default:
 		child_sql(sql,
@@ -414,16 +413,23 @@ int sqlite_records_put(
 	return write_row(q, holder, r, &n, err);
 }
 
-static int write_beat(struct sqlite *q, const struct record *r, struct error *err)
+/* *ret: the record's number; 0 where it is not open. */
+static int write_beat(struct sqlite *q, const struct record *r, int64_t *ret, struct error *err)
 {
 	const struct store_scope scope = scope_of(r);
 	sqlite3_stmt *st = prepare(q, ST_BEAT, err);
+	int step, result = 0;
 
 	if (!st)
 		return -ERR_IO;
 	sqlite_bind_key(st, &scope, str_of(r->id));
 	bind_columns(st, 4, row_columns, ROW_BEAT, r);
-	return sqlite_run(q, st, "write a record's heartbeat", err);
+	step = sqlite3_step(st);
+	*ret = step == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+	if (step != SQLITE_ROW && step != SQLITE_DONE)
+		result = sqlite_fail(q, "write a record's heartbeat", err);
+	sqlite_reset_statement(st);
+	return result;
 }
 
 static int add_child(struct sqlite *q, enum child c, int64_t record, size_t run, size_t number,
@@ -442,13 +448,62 @@ static int add_child(struct sqlite *q, enum child c, int64_t record, size_t run,
 	return sqlite_run(q, st, "write a part of a record", err);
 }
 
+/* -1: it has no row. */
+static int run_end(struct sqlite *q, int64_t n, size_t number, int64_t *ret, struct error *err)
+{
+	sqlite3_stmt *st = prepare(q, ST_RUN_END, err);
+	int step, r = 0;
+
+	if (!st)
+		return -ERR_IO;
+	sqlite3_bind_int64(st, 1, n);
+	sqlite3_bind_int64(st, 2, (int64_t)number);
+	step = sqlite3_step(st);
+	*ret = step == SQLITE_ROW ? sqlite3_column_int64(st, 0) : -1;
+	if (step != SQLITE_ROW && step != SQLITE_DONE)
+		r = sqlite_fail(q, "find a run", err);
+	sqlite_reset_statement(st);
+	return r;
+}
+
+static int write_run(
+        struct sqlite *q, int64_t n, const struct record *record, size_t i, struct error *err)
+{
+	const struct record_run *run = &record->runs[i];
+	const struct sqlite_run key = {scope_of(record), n, i, str_of(run->container_id)};
+	int64_t before;
+	int r = run_end(q, n, i, &before, err);
+
+	if (r == 0)
+		r = add_child(q, RUNS, n, 0, i, run, err);
+	if (r < 0 || run->container_id == NULL)
+		return r;
+	if (before < 0)
+		return sqlite_run_network_begin(q, &key, run->begin_ms, run->end_ms, err);
+	if (before == 0 && run->end_ms > 0)
+		return sqlite_run_network_end(q, &key, run->end_ms, err);
+	return 0;
+}
+
+static int write_runs(struct sqlite *q, int64_t n, const struct record *record, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < record->n_runs && r >= 0; i++)
+		r = write_run(q, n, record, i, err);
+	return r;
+}
+
 static int drop_children(struct sqlite *q, int64_t record, struct error *err)
 {
 	int r = 0;
 
 	for (unsigned c = 0; c < N_CHILDREN && r >= 0; c++) {
-		sqlite3_stmt *st = prepare(q, ST_DROP + c, err);
+		sqlite3_stmt *st;
 
+		if (c == RUNS)
+			continue; /* they are written in place */
+		st = prepare(q, ST_DROP + c, err);
 		if (!st)
 			return -ERR_IO;
 		sqlite3_bind_int64(st, 1, record);
@@ -465,10 +520,11 @@ static int add_children(struct sqlite *q, int64_t n, const struct record *record
 		r = add_child(q, ATTEMPTS, n, 0, i, &record->attempts[i], err);
 	for (size_t i = 0; i < record->n_hits && r >= 0; i++)
 		r = add_child(q, HITS, n, 0, i, &record->hits[i], err);
+	if (r >= 0)
+		r = write_runs(q, n, record, err);
 	for (size_t i = 0; i < record->n_runs && r >= 0; i++) {
 		const struct record_run *run = &record->runs[i];
 
-		r = add_child(q, RUNS, n, 0, i, run, err);
 		for (size_t k = 0; k < run->n_commands && r >= 0; k++)
 			r = add_child(q, COMMANDS, n, i, k, &run->commands[k], err);
 	}
@@ -485,13 +541,14 @@ int sqlite_records_write(struct store *s, struct str holder, const struct store_
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++) {
-		if (ops[i].what == STORE_RECORD_BEAT) {
-			r = write_beat(q, ops[i].record, err);
-			continue;
-		}
-		r = write_row(q, holder, ops[i].record, &row, err);
+		if (ops[i].what == STORE_RECORD_BEAT)
+			r = write_beat(q, ops[i].record, &row, err);
+		else
+			r = write_row(q, holder, ops[i].record, &row, err);
 		if (r >= 0 && ops[i].what == STORE_RECORD_SETTLE)
 			r = add_children(q, row, ops[i].record, err);
+		else if (r >= 0 && row > 0)
+			r = write_runs(q, row, ops[i].record, err);
 	}
 	r = sqlite_finish(q, r < 0 ? r : 0, err);
 	return r < 0 ? r : 0;
@@ -536,7 +593,7 @@ static int read_parts(
 
 	for (unsigned c = 0; c < N_CHILDREN && result == 0; c++)
 		result = read_children(q, (enum child)c, n, content, r, err);
-	return result;
+	return result == 0 && r->n_runs > 0 ? sqlite_run_network_read(q, n, r, err) : result;
 }
 
 int sqlite_records_get(struct store *s, const struct store_scope *scope, struct str id,
@@ -710,13 +767,15 @@ size_t sqlite_records_bytes(const struct record *r)
 	size_t n = sizeof(*r) + text_bytes(r->request) + text_bytes(r->answer) +
 	           text_bytes(r->metadata) + text_bytes(r->trace);
 
-	for (size_t i = 0; i < r->n_runs; i++)
+	for (size_t i = 0; i < r->n_runs; i++) {
+		n += r->runs[i].n_hosts * (sizeof(struct record_host) + HOST_BYTES);
 		for (size_t k = 0; k < r->runs[i].n_commands; k++) {
 			const struct record_command *c = &r->runs[i].commands[k];
 
 			n += sizeof(*c) + text_bytes(c->command) + text_bytes(c->out) +
 			     text_bytes(c->err);
 		}
+	}
 	return n;
 }
 
@@ -854,6 +913,7 @@ int sqlite_records_forget(
 	        "UPDATE record_commands SET command = NULL, out = NULL, err = NULL WHERE record = "
 	        "?1",
 	        "UPDATE record_hits SET matched = NULL WHERE record = ?1",
+	        "DELETE FROM record_network WHERE record = ?1",
 	};
 	struct sqlite *q _locked_ = sqlite_lock(s);
 	int64_t begin, n = 0;

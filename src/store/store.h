@@ -349,8 +349,9 @@ int store_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, st
 /* ---- records: what happened in each request, and what it cost ---- */
 
 enum store_record_what {
-	STORE_RECORD_OPEN,   /* makes the row, before anything that costs */
-	STORE_RECORD_BEAT,   /* it is under way: sets heartbeat, tokens, sandbox time and costs so far */
+	STORE_RECORD_OPEN,   /* makes the row, before anything that costs, and those of its runs */
+	STORE_RECORD_BEAT,   /* it is under way: sets heartbeat, tokens, sandbox time and costs so
+	                        far, and the runs that this record has */
 	STORE_RECORD_SETTLE, /* all of it, whether there is a row or not */
 };
 struct store_record_op {
@@ -592,7 +593,9 @@ struct store_network {
 	uint64_t bytes_in, bytes_out;
 	uint32_t more; /* like it, that were not told of */
 };
-/* Those of containers that have gone are dropped. */
+/* Those of containers that have gone are dropped. They count for the runs of records in whose time
+ * they are, too, for as long as those are there: the first so many hosts of a run by name. */
+#define STORE_RUN_HOSTS_MAX 32
 int store_network_add(
         struct store *s, const struct store_network *records, size_t n, struct error *err);
 /* The newest first; free() *ret. */

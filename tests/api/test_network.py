@@ -348,10 +348,15 @@ def test_a_run_says_how_many_verdicts_there_were(client):
     def counts():
         (run,) = client.get("/generations/%s/tool_runs" % generation).json["data"]
         return run["network"] if run["network"]["denied"] and run["network"]["allowed"] else None
-    assert wait_for(counts) == {"allowed": 1, "denied": 1}
+    network = wait_for(counts)
+    hosts = network.pop("hosts")
+    assert network == {"allowed": 1, "denied": 1, "more": 0}
+    assert [h["verdict"] for h in hosts] == ["deny", "allow"]
+    assert all(h["host"] == "allowed.test" and h["count"] == 1 and h["reason"] for h in hosts), hosts
+    assert hosts[1]["bytes_in"] > 0 and hosts[1]["bytes_out"] > 0
     quiet = client.post("/containers/%s/exec" % name, {"commands": ["true"]}).headers["x-generation-id"]
     (run,) = client.get("/generations/%s/tool_runs" % quiet).json["data"]
-    assert run["network"] == {"allowed": 0, "denied": 0}
+    assert run["network"] == {"allowed": 0, "denied": 0, "hosts": [], "more": 0}
 
 
 def test_the_cli(server, client, tmp_path):
@@ -558,3 +563,165 @@ def test_records(client):
     assert client.get("/containers/%s/network" % name).status == 404
     out(client, name, "true")
     assert client.get("/containers/%s/network" % name).json["data"] == []
+
+
+# ---- what is written down of a run ----
+
+def reach(*names):
+    """A command that asks each of them."""
+    return "; ".join("curl -s -o /dev/null http://%s/ || true" % name for name in names)
+
+
+def networks_of(client, generation):
+    return [run["network"] for run in client.get("/generations/%s/tool_runs" % generation).json["data"]]
+
+
+def hosts_of(network):
+    return {(h["host"], h["verdict"]): h["count"] for h in network["hosts"]}
+
+
+def wait_for_hosts(client, generation, *wanted):
+    """Egress tells a while later. Each run's hosts, as soon as all have what is wanted."""
+    def found():
+        networks = networks_of(client, generation)
+        return [set(hosts_of(n)) for n in networks] == [set(w) for w in wanted] and networks
+    return wait_for(found, 20, 0.05)
+
+
+def exported(client, generation):
+    lines = [json.loads(line) for line in client.get("/generations/export").body.splitlines()]
+    return next([run["network"] for run in line["tool_runs"]] for line in lines if line["id"] == generation)
+
+
+def test_each_run_of_a_turn_keeps_its_own_hosts(client, provider):
+    name = fresh()
+    model = provider.model(calls(shell(reach("allowed.test", "allowed.test", "other.test"))),
+                           calls(shell(reach("sub.allowed.test", "hidden.test"))), calls(shell("true")), text("ok"))
+    answer = client.post("/responses", {"model": model.name, "input": "go",
+                                        "tools": [environment(allow("allowed.test", "*.allowed.test"), name)]})
+    assert answer.status == 200, answer
+    generation = answer.headers["x-generation-id"]
+    wanted = [{("allowed.test", "allow"), ("other.test", "deny")},
+              {("sub.allowed.test", "allow"), ("hidden.test", "deny")}, set()]
+    networks = wait_for_hosts(client, generation, *wanted)
+    assert hosts_of(networks[0])[("allowed.test", "allow")] == 2 and networks[0]["allowed"] == 2
+    assert networks[1]["allowed"] == 1 and networks[1]["denied"] >= 1
+    for network in networks:
+        assert sum(h["count"] for h in network["hosts"]) + network["more"] == network["allowed"] + network["denied"]
+        for h in network["hosts"]:
+            assert h["reason"] and (h["bytes_in"] > 0) == (h["bytes_out"] > 0) == (h["verdict"] == "allow"), h
+    # It stands with the run: the container may go, and another of its name come.
+    assert client.delete("/containers/" + name).status == 200
+    assert client.get("/containers/%s/network" % name).status == 404
+    assert networks_of(client, generation) == networks == exported(client, generation)
+    make(client, "other.test", name=name)
+    again = client.post("/containers/%s/exec" % name, {"commands": [reach("other.test")]})
+    wait_for_hosts(client, again.headers["x-generation-id"], {("other.test", "allow")})
+    assert networks_of(client, generation) == networks
+
+
+def test_execs_in_one_container_are_told_apart(client):
+    name = make(client, "allowed.test", "other.test")
+    made = [client.post("/containers/%s/exec" % name, {"commands": [reach(host)]}).headers["x-generation-id"]
+            for host in ("allowed.test", "other.test", "allowed.test")]
+    for generation, host in zip(made, ("allowed.test", "other.test", "allowed.test")):
+        (network,) = wait_for_hosts(client, generation, {(host, "allow")})
+        assert (network["allowed"], network["denied"], network["more"]) == (1, 0, 0)
+
+
+def test_hosts_of_a_run_are_bounded(client):
+    name = make(client, "allowed.test")
+    ask = ("python3 -c 'import socket\n"
+           "for i in range(40):\n"
+           "  try: socket.getaddrinfo(\"refused-%02d.test\" % i,80,socket.AF_INET)\n"
+           "  except OSError: pass'")
+    generation = client.post("/containers/%s/exec" % name, {"commands": [ask]}).headers["x-generation-id"]
+
+    def all_told():
+        (network,) = networks_of(client, generation)
+        return network["denied"] >= 40 and network
+    network = wait_for(all_told, 20, 0.05)
+    assert [h["host"] for h in network["hosts"]] == ["refused-%02d.test" % i for i in range(32)]
+    assert network["more"] >= 8
+    assert network["more"] == network["denied"] - sum(h["count"] for h in network["hosts"])
+
+
+def test_a_connection_that_outlives_its_run_and_its_container(client, web):
+    name, before = make(client, "allowed.test"), len(web.held)
+    generation = client.post("/containers/%s/exec" % name, {"commands": [
+        "curl -sN -o got http://allowed.test/slow > /dev/null 2>&1 & until [ -s got ]; do sleep 0.1; done"
+    ]}).headers["x-generation-id"]
+    assert len(web.held) > before
+    assert networks_of(client, generation) == [{"allowed": 0, "denied": 0, "hosts": [], "more": 0}]
+    client.delete("/containers/" + name)
+    (network,) = wait_for_hosts(client, generation, {("allowed.test", "allow")})
+    assert network["allowed"] == 1
+
+
+def held_by_files(folder, needle):
+    return [str(p) for p in folder.rglob("*") if p.is_file() and p.name != "base.erofs" and needle in p.read_bytes()]
+
+
+@pytest.mark.parametrize("how", ["stored", "server", "workspace", "request"])
+def test_no_host_is_on_disk_without_content(make_server, provider, web, hosts, how):
+    """Once the container has gone, whose policy and network log have names."""
+    config = dict(make_config(), logging={"store_content": how != "server"}, keys=[
+        {"key": brigtest.KEYS["one"], "account": "acme", "workspace": "one", "admin": True}])
+    server = make_server(config=config, env={"BRIG_EGRESS_HOSTS": hosts}).start()
+    client = server.client()
+    if how == "workspace":
+        assert client.request("PATCH", "/api/v1/workspaces/one", {"store_content": False}).status == 200
+    name, headers = make(client, "allowed.test"), {"x-brig-store-content": "false"} if how == "request" else {}
+    generation = client.post("/containers/%s/exec" % name, {"commands": [reach("needle-in-a-name.test", "allowed.test")]},
+                             headers=headers).headers["x-generation-id"]
+
+    def told():
+        (network,) = networks_of(client, generation)
+        return network["denied"] and network["allowed"] and network
+    network = wait_for(told, 20, 0.05)
+    if how == "stored":
+        assert set(hosts_of(network)) == {("needle-in-a-name.test", "deny"), ("allowed.test", "allow")}
+    else:
+        assert network["hosts"] == [] and network["more"] == network["denied"] + network["allowed"]
+    assert client.delete("/containers/" + name).status == 200
+    server.stop()
+    assert bool(held_by_files(server.data, b"needle-in-a-name")) == (how == "stored")
+    server.start()
+    assert networks_of(server.client(), generation) == [network]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_run_that_is_cut_off_by_a_crash_keeps_its_hosts(make_server, provider, web, hosts, workers):
+    server = make_server(workers=workers, config=make_config(), env={"BRIG_EGRESS_HOSTS": hosts}).start()
+    client = server.client()
+    model = provider.model(calls(shell("true")), calls(shell(reach("allowed.test", "other.test") + "; sleep 60")), text("never"))
+    stream = client.begin(model, tools=[environment(allow("allowed.test"))])
+    generation = stream.response_headers["x-generation-id"]
+    wanted = [set(), {("allowed.test", "allow"), ("other.test", "deny")}]
+    networks = wait_for_hosts(client, generation, *wanted)  # also while it runs
+    first, second = client.get("/generations/%s/tool_runs" % generation).json["data"]
+    assert first["status"] == "completed" and second["status"] is None and second["duration_ms"] is None
+    for pid in server.gateways():
+        os.kill(pid, signal.SIGKILL)
+
+    def recovered():
+        try:
+            data = client.get("/generation?id=" + generation).json["data"]
+        except OSError:
+            return False
+        return data["ledger_status"] == "recovered"
+    wait_for(recovered, 30, 0.05)
+    assert networks_of(client, generation) == networks
+    first, second = client.get("/generations/%s/tool_runs" % generation).json["data"]
+    assert (first["status"], second["status"]) == ("completed", "incomplete")
+    assert first["duration_ms"] is not None and second["duration_ms"] is not None
+
+
+def test_logs_show_the_hosts_of_a_run(server, client):
+    name = make(client, "allowed.test")
+    generation = client.post("/containers/%s/exec" % name, {
+        "commands": [reach("allowed.test", "other.test")]}).headers["x-generation-id"]
+    wait_for_hosts(client, generation, {("allowed.test", "allow"), ("other.test", "deny")})
+    env = dict(os.environ, BRIG_URL=server.url, BRIG_KEY=client.key)
+    shown = subprocess.run([brigtest.BRIG, "logs", generation], env=env, capture_output=True, text=True, timeout=60).stdout
+    assert "allow allowed.test x1" in shown and "deny other.test x" in shown and "not allowed" in shown, shown

@@ -81,6 +81,20 @@ test("a model's tool calls, tokens and price are in the timeline", async () => {
   await p.clean();
 });
 
+test("the timeline says what a run reached and what was refused", async () => {
+  const policy = { type: "allowlist", allowed_domains: ["allowed.test"] };
+  const generation = await ran(["curl -s http://refused.test/; curl -s http://refused.test/; curl -s http://198.18.7.7/; true"],
+    { tools: [{ type: "openrouter:shell", parameters: { environment: { type: "container_auto", network_policy: policy } } }] });
+  await until(async () => (await (await api(`generations/${generation}/tool_runs`)).json()).data[0].network.hosts.length === 2);
+  await p.go(`#/requests/${generation}`);
+  const hosts = page.locator(".timeline").getByRole("list", { name: "Network" }).getByRole("listitem");
+  await hosts.first().waitFor();
+  const shown = (await hosts.allTextContents()).join("\n");
+  assert.match(shown, /deny198\.18\.7\.7.*\ndenyrefused\.test\d+ timesnot allowed/);
+  await p.shot("request-network");
+  await p.clean();
+});
+
 test("cancelling in the playground kills the command, and the list says so", async () => {
   await p.view("Playground");
   await page.getByLabel("Message").fill("```\nsleep 93001\n```");

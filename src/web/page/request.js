@@ -1,7 +1,7 @@
 // One request as it went: what was said, each call of a model and each run of a tool in the order of time, what was answered.
 import { ask, get, maybe, poll, send } from "./api.js";
 import { announce, button, confirm, fill, h, problem, svg } from "./dom.js";
-import { bare, count, mark, money, outcome, seconds, shortHash, time } from "./format.js";
+import { bare, bytes, count, mark, money, outcome, seconds, shortHash, time } from "./format.js";
 import { hitList } from "./guardrails.js";
 import { commandBlock, longText } from "./terminal.js";
 
@@ -83,6 +83,17 @@ function modelStep(a, i, begin, end) {
   ], falls(a.started_at_ms, to, begin, end, "model"), a.error ? h("p", { class: "error" }, a.error) : null);
 }
 
+/** What the run reached and what was refused, by host. */
+function hostList({ hosts, more }) {
+  if (!hosts.length) return null;
+  return h("ul", { class: "hosts", "aria-label": "Network" }, hosts.map((n) => h("li", { class: "line" },
+    h("span", { class: `mark ${n.verdict === "deny" ? "bad" : "fine"}` }, n.verdict), h("span", { class: "host" }, n.host || "(no name)"),
+    n.count > 1 ? h("span", { class: "dim" }, `${count(n.count)} times`) : null,
+    n.reason && n.reason !== "allowed" ? h("span", { class: "dim" }, n.reason) : null,
+    n.bytes_in || n.bytes_out ? h("span", { class: "dim" }, `${bytes(n.bytes_in)} in, ${bytes(n.bytes_out)} out`) : null)),
+  more ? h("li", { class: "dim" }, `and ${count(more)} more`) : null);
+}
+
 function runStep(run, begin, end) {
   const to = run.started_at_ms + (run.duration_ms ?? 0);
   const { allowed, denied } = run.network;
@@ -93,7 +104,7 @@ function runStep(run, begin, end) {
     run.started_container ? "container started" : null,
     allowed || denied ? `network: ${count(allowed)} allowed, ${count(denied)} denied` : null,
   ], falls(run.started_at_ms, to, begin, end, "tool"), run.error ? h("p", { class: "error" }, run.error) : null,
-  run.commands.map((c) => commandBlock(c, c.duration_ms === null ? null : h("span", {}, seconds(c.duration_ms)))));
+  hostList(run.network), run.commands.map((c) => commandBlock(c, c.duration_ms === null ? null : h("span", {}, seconds(c.duration_ms)))));
 }
 
 function timeline(r, runs, content) {
