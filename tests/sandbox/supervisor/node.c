@@ -17,6 +17,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 
 static int made;
@@ -148,20 +149,36 @@ static void make_image(const char *data)
 }
 
 /*
- * Two test programs at once must not count each other's processes, so each has ids of its own:
- * above and below those of the servers that tests/api starts (0x10000000 to 0xee000000), which are
- * on the machine at the same time, where people work on it together.
+ * Two nodes at once must not count each other's processes, whatever programs they are of, so each
+ * has ids of its own: above and below those of the servers that tests/api starts (0x10000000 to
+ * 0xee000000), which are on the machine at the same time. A slot is taken by an abstract address,
+ * which goes with the last descriptor, returned in *lock.
  */
-static uint32_t id_base(uint32_t seed)
+static uint32_t take_ids(uint32_t seed, int *lock)
 {
 	enum { STEP = 24 * 65536, ABOVE = 180, BELOW = 150 };
-	uint32_t slot = seed % (ABOVE + BELOW);
-	return slot < ABOVE ? 0xee000000u + slot * STEP : 0x01000000u + (slot - ABOVE) * STEP;
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+	*lock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_true(*lock >= 0);
+	for (uint32_t i = 0; i < ABOVE + BELOW; i++) {
+		uint32_t slot = (seed + i) % (ABOVE + BELOW);
+		int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "brig-test-ids-%u", slot);
+
+		if (bind(*lock, (struct sockaddr *)&a,
+		            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) +
+		                    (socklen_t)n) == 0)
+			return slot < ABOVE ? 0xee000000u + slot * STEP
+			                    : 0x01000000u + (slot - ABOVE) * STEP;
+		assert_int_equal(errno, EADDRINUSE);
+	}
+	fail_msg("all ids are taken");
+	return 0;
 }
 
 void node_make(struct node *n)
 {
-	*n = (struct node){.door = -1};
+	*n = (struct node){.door = -1, .ids = -1};
 	for (int i = 0; i < SUP_MAX_GATEWAYS; i++)
 		n->sock[i] = -1;
 	const char *tmp = getenv("TMPDIR");
@@ -172,7 +189,7 @@ void node_make(struct node *n)
 	str_format(n->cfg.images[0], sizeof(n->cfg.images[0]), "base.erofs");
 	const char *mode = getenv("BRIG_TEST_CGROUPS");
 	n->cfg.cgroups = mode && strcmp(mode, "v1") == 0 ? SUP_CG_FORCE_V1 : SUP_CG_AUTO;
-	n->cfg.id_base = id_base((uint32_t)(getpid() + 31 * made));
+	n->cfg.id_base = take_ids((uint32_t)(getpid() + 31 * made), &n->ids);
 	n->cfg.n_leases = 6; /* up to 22 fit, with those of workers */
 	n->cfg.n_workers = 4;
 	n->cfg.gateways = 1;
@@ -193,6 +210,7 @@ void node_remove(struct node *n)
 	for (int i = 0; i < SUP_MAX_GATEWAYS; i++)
 		if (n->sock[i] >= 0)
 			close(n->sock[i]);
+	close(n->ids);
 	nftw(n->cfg.data, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 

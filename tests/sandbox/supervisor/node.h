@@ -26,6 +26,7 @@ struct node {
 	int sock[SUP_MAX_GATEWAYS];
 	pid_t gateway[SUP_MAX_GATEWAYS];
 	uint32_t seq;
+	int ids;         /* holds those from cfg.id_base on, against other nodes */
 	char error[512]; /* what supervisor_run said, once it returned an error */
 };
 
