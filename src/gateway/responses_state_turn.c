@@ -63,36 +63,14 @@ static bool scan(struct turn_run *t)
 
 	if (!first)
 		return needs;
-	s->input = s->whole = s->past.scan.list;
-	s->n_input = s->n_whole = s->past.scan.elements != NULL ? s->past.scan.n : 1;
+	s->input = s->past.scan.list;
+	s->n_input = s->past.scan.elements != NULL ? s->past.scan.n : 1;
 	return needs;
 }
 
 bool responses_state_turn_needs_pool(struct turn_run *t)
 {
 	return has_input(t) && scan(t);
-}
-
-/*
- * For what may be gone on from without the rows before it. A response that goes on from one that is
- * in no row is stored as if the client had sent everything.
- */
-static int note_whole(struct turn_run *t, struct error *err)
-{
-	struct responses_state_turn *s = &t->state;
-	struct responses_scan scan;
-
-	if (!responses_state_scan((struct str){t->in.body, t->in.body_len}, "input", &scan))
-		return error_set(err, ERR_INTERNAL, "a body with its history is not JSON");
-	s->whole = scan.list;
-	s->n_whole = scan.n;
-	responses_scan_clear(&scan);
-	if (s->past.local_used) {
-		s->input = s->whole;
-		s->n_input = s->n_whole;
-		s->elements = false;
-	}
-	return 0;
 }
 
 int responses_state_turn_expand(struct turn_run *t, struct error *err)
@@ -110,7 +88,29 @@ int responses_state_turn_expand(struct turn_run *t, struct error *err)
 	if (r <= 0)
 		return r;
 	s->elements = true;
-	return t->websocket ? note_whole(t, err) : 0;
+	return 0;
+}
+
+/*
+ * For what may be gone on from without the rows before it. A response that goes on from one that is
+ * in no row is stored as if the client had sent everything.
+ */
+void responses_state_turn_note(struct turn_run *t)
+{
+	struct responses_state_turn *s = &t->state;
+	struct responses_scan scan;
+
+	if (!t->websocket || !has_input(t))
+		return;
+	responses_state_scan((struct str){t->in.body, t->in.body_len}, "input", &scan);
+	s->whole = scan.list;
+	s->n_whole = scan.elements != NULL ? scan.n : 1;
+	responses_scan_clear(&scan);
+	if (s->past.local_used) {
+		s->input = s->whole;
+		s->n_input = s->n_whole;
+		s->elements = false;
+	}
 }
 
 /* ---- after ---- */

@@ -39,6 +39,8 @@ void responses_state_turn_init(struct turn_run *t);
 bool responses_state_turn_needs_pool(struct turn_run *t);
 /* Puts into t->in.body what it points at. On the thread that parses, before it does. */
 int responses_state_turn_expand(struct turn_run *t, struct error *err);
+/* The body is as it will be kept: what of it is. On the same thread, after that. */
+void responses_state_turn_note(struct turn_run *t);
 /* The end is to be emitted: true where turn_run_emit_end() follows later, from the loop. */
 bool responses_state_turn_hold(struct turn_run *t, const struct turn_output *end);
 /*

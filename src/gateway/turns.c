@@ -352,6 +352,7 @@ static void parse_work(void *arg)
 	}
 	if (guardrails_redacted(&t->guard))
 		recording_redacted(t);
+	responses_state_turn_note(t);
 	if (t->api->parse(&t->in, str_of(t->seed), &t->request, &e) < 0 ||
 	        admission_tools(t->key, t->request.conversation, &e) < 0)
 		t->job_error = error_copy(&e);
