@@ -107,8 +107,8 @@ static int part_file(
 	if (part->data.p || part->url.p)
 		return 0;
 	return chat_only_here(p, inner, "file_id",
-	        "Stored files only go to providers that speak chat completions: send the content "
-	        "itself in 'file_data'.");
+	        "Files that are stored elsewhere only go to providers that speak chat completions: "
+	        "upload them here with POST /files, or send the content itself in 'file_data'.");
 }
 
 static const struct part_rule part_rules[] = {

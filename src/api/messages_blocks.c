@@ -68,7 +68,8 @@ int messages_only_here(struct messages_parser *p, const char *path, const char *
 	return 0;
 }
 
-/* A stored file: its id is in raw, and only its own provider knows it. */
+/* A file that is stored elsewhere (the ids of ours are replaced by their content before this): its
+ * id is in raw, and only its own provider knows it. */
 static int file_source(struct messages_parser *p, const struct json *source, const char *path)
 {
 	struct str id;
@@ -76,7 +77,8 @@ static int file_source(struct messages_parser *p, const struct json *source, con
 
 	return rc ? rc
 	          : messages_only_here(p, path,
-	                    "a stored file is known to its own provider alone: send its content.");
+	                    "a stored file is known to its own provider alone: upload it here with "
+	                    "POST /files, or send its content.");
 }
 
 static int part_image(

@@ -95,12 +95,18 @@ static int part_refusal(
 	return param_need_str(&p->in, v, path, "refusal", &part->text);
 }
 
+/* The ids of files that are stored here are replaced by their content before this. */
 static int refuse_file_id(struct responses_parser *p, const struct json *v, const char *path)
 {
-	if (json_absent(json_get(v, "file_id")))
-		return 0;
-	return param_fail(&p->in, ERR_UNSUPPORTED, "unsupported_parameter", path, "file_id",
-	        "Stored files are not offered yet: send the content itself.");
+	struct str id;
+	int rc = param_str(&p->in, v, path, "file_id", 0, &id);
+
+	if (rc || !id.p)
+		return rc;
+	return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "file_id",
+	        "'%s' is no file that is stored here: upload it with POST /files, or send the "
+	        "content itself.",
+	        param_show(id).text);
 }
 
 static int part_image(

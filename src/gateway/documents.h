@@ -7,13 +7,19 @@
  *     documents_put.c      making one, on the pool           documents_content.c  its content
  *     documents_promote.c  one made from a container's file  documents_sniff.c    what it is
  *     documents_attach.c   file_ids: into a container        documents_collect.c  unused blobs
+ *     documents_inline.c   file_id: into a conversation
  */
 #ifndef BRIG_GATEWAY_DOCUMENTS_H
 #define BRIG_GATEWAY_DOCUMENTS_H
 
 #include "gateway/internal.h"
 
-#define DOCUMENTS_ATTACH_MAX 20 /* file_ids of one request */
+#define DOCUMENTS_ID_PREFIX  "or_file_"
+#define DOCUMENTS_ATTACH_MAX 20  /* file_ids of one request */
+#define DOCUMENTS_INLINE_MAX 100 /* files that one conversation names */
+
+struct rules;
+struct guardrails_report;
 
 /* ---- routes ---- */
 
@@ -70,6 +76,28 @@ void documents_attach_copy(struct documents_attach *a, const uint8_t container[S
 const char *documents_attach_path(const struct documents_attach *a);
 /* In any phase: then() is not called any more. Takes NULL; returns NULL. */
 struct documents_attach *documents_attach_free(struct documents_attach *a);
+
+/* ---- file_id: into a conversation ---- */
+
+struct documents_inline {
+	struct gateway *g;
+	const struct config_key *key;
+	enum dialect speaks;              /* the body's */
+	size_t n_history;                 /* as in api_request */
+	const struct rules *rules;        /* that the texts of documents are scanned by: */
+	struct guardrails_report *report; /* what was found, the body's too */
+	size_t *charged; /* takes what the body grows by, which history_bytes counts from now on */
+};
+/* May it name any? Then documents_inline() may block. */
+bool documents_inline_wanted(struct str body);
+/*
+ * 1: *ret is the body with the content of the documents that its conversation names, malloc'ed. 0:
+ * it names none. -ERR_INVALID: one that is no document of the workspace, or more than
+ * DOCUMENTS_INLINE_MAX; -ERR_TOO_LARGE: more than a body may have; -ERR_PERMISSION: a guardrail
+ * blocks; -ERR_UNAVAILABLE: no memory for it now. On a pool thread.
+ */
+int documents_inline(const struct documents_inline *in, struct str body, char **ret,
+        size_t *ret_len, struct error *err);
 
 /* ---- collecting ---- */
 

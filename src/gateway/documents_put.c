@@ -10,13 +10,13 @@
 #include "gateway/documents_put.h"
 
 #include "base/id.h"
+#include "gateway/documents.h"
 #include "gateway/documents_sniff.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <time.h>
 
-#define ID_PREFIX "or_file_"
 #define ID_TIME   11 /* digits: 4,000 years */
 #define ID_RANDOM 13
 
@@ -84,14 +84,14 @@ const char *documents_put_type(const struct documents_put *p)
 static int64_t make_id(char id[STORE_ID_MAX + 1])
 {
 	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-	char prefix[sizeof(ID_PREFIX) + ID_TIME] = ID_PREFIX;
+	char prefix[sizeof(DOCUMENTS_ID_PREFIX) + ID_TIME] = DOCUMENTS_ID_PREFIX;
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	uint64_t t = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 
 	for (size_t i = ID_TIME; i > 0; i--, t /= 36)
-		prefix[sizeof(ID_PREFIX) - 1 + i - 1] = digits[t % 36];
+		prefix[sizeof(DOCUMENTS_ID_PREFIX) - 1 + i - 1] = digits[t % 36];
 	id_make(id, STORE_ID_MAX + 1, prefix, ID_RANDOM);
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }

@@ -374,6 +374,21 @@ int guardrails_scan(const struct rules *rules, enum dialect speaks, char **body,
 	return ret->scan.action == GUARD_BLOCK ? block(ret, err) : 0;
 }
 
+int guardrails_document(const struct rules *rules, struct str text, struct guardrails_report *ret,
+        struct buf *out, bool *ret_changed, struct error *err)
+{
+	int r;
+
+	if (rules->guard == NULL)
+		return 0;
+	r = guard_text(rules->guard, text, GUARD_USER, &ret->scan, out, ret_changed);
+	if (r == 0)
+		r = buf_error(out);
+	if (r < 0)
+		return scan_failed(r, err);
+	return ret->scan.action == GUARD_BLOCK ? block(ret, err) : 0;
+}
+
 /* ---- what tools give ---- */
 
 bool guardrails_tool_output(

@@ -30,6 +30,14 @@ int guardrails_scan(const struct rules *rules, enum dialect speaks, char **body,
         struct error *err);
 
 /*
+ * Scans the text of a document that goes into a body which was scanned already, as what a user
+ * wrote. Where a rule redacts, *ret_changed, and out has the text with placeholders. Errors as
+ * there. Any thread.
+ */
+int guardrails_document(const struct rules *rules, struct str text, struct guardrails_report *ret,
+        struct buf *out, bool *ret_changed, struct error *err);
+
+/*
  * Scans what a command has written. True: it is to be replaced by what was appended to out: the
  * text with placeholders, or a notice that stands for all of it where a rule blocks. What was found
  * is added to ret. Any thread.

@@ -6,8 +6,8 @@
  *
  * After: the last output of the turn waits while the pool writes the response object, as it will be
  * sent, and the row is durable. A response that cannot be kept says so: its `store` is false. What
- * is kept of a request is its own input, as it came, with referenced items in their places; what
- * was said before is in the rows before.
+ * is kept of a request is its own input, as it came, with referenced items in their places and
+ * files by their ids; what was said before is in the rows before.
  */
 #include "gateway/responses_state_turn.h"
 
@@ -333,4 +333,5 @@ void responses_state_turn_free(struct turn_run *t)
 	responses_local_free(t->state.next);
 	buf_free(&t->state.begun);
 	event_log_drop(t->state.log);
+	free(t->state.body);
 }

@@ -17,6 +17,7 @@ struct turn_run;
 struct responses_state_turn {
 	struct responses_past past;
 	struct str input; /* the request's own, in the body: JSON, or elements without brackets */
+	char *body;       /* that body, where another took its place; NULL: in.body */
 	size_t n_input;
 	bool elements;
 	struct str whole; /* that, with what was put in front of it */

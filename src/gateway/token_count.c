@@ -10,6 +10,7 @@
  * The client may go at any time. While the pool works the job stays, else its end is the end of
  * all.
  */
+#include "gateway/documents.h"
 #include "gateway/guardrails.h"
 #include "gateway/rulebook.h"
 #include "gateway/internal.h"
@@ -308,6 +309,27 @@ static int build(struct token_count *c, struct error *err)
 	return rc ? rc : c->counter->turn(&c->upstream, pc.target->model, err);
 }
 
+static int inline_documents(struct token_count *c, struct error *err)
+{
+	const struct documents_inline in = {.g = c->g,
+	        .key = c->key,
+	        .speaks = c->api->speaks,
+	        .n_history = c->in.n_history,
+	        .rules = c->rules,
+	        .report = &c->guard,
+	        .charged = &c->past.charged};
+	char *body;
+	size_t n;
+	int r = documents_inline(&in, (struct str){c->in.body, c->in.body_len}, &body, &n, err);
+
+	if (r <= 0)
+		return r;
+	free(c->in.body);
+	c->in.body = body;
+	c->in.body_len = n;
+	return 0;
+}
+
 static void parse_work(void *arg)
 {
 	struct token_count *c = arg;
@@ -328,6 +350,10 @@ static void parse_work(void *arg)
 		c->failed = error_copy(&e);
 		return;
 	}
+	if (inline_documents(c, &e) < 0) {
+		c->failed = error_copy(&e);
+		return;
+	}
 	if (c->api->parse(&c->in, STR("count"), &c->request, &e) < 0)
 		c->failed = error_copy(&e);
 	c->in.body = NULL; /* the api has it in every case */
@@ -345,6 +371,8 @@ static void build_work(void *arg)
 static bool needs_pool(struct token_count *c)
 {
 	if (c->rules == NULL || c->in.body_len > POOL_FROM)
+		return true;
+	if (c->in.body != NULL && documents_inline_wanted((struct str){c->in.body, c->in.body_len}))
 		return true;
 	return c->api == &api_responses && !c->past.scanned &&
 	       responses_past_needs(&c->past, (struct str){c->in.body, c->in.body_len});

@@ -330,6 +330,29 @@ static void resolve_begin(struct turn_run *t)
 	turn_begin(t); /* without the rows: the public ids go upstream */
 }
 
+/* The body with the files that it names takes the place of the one that is kept. */
+static int inline_documents(struct turn_run *t, struct error *err)
+{
+	const struct documents_inline in = {.g = t->g,
+	        .key = t->key,
+	        .speaks = t->api->speaks,
+	        .n_history = t->in.n_history,
+	        .rules = t->rules,
+	        .report = &t->guard,
+	        .charged = &t->state.past.charged};
+	char *body;
+	size_t n;
+	int r = documents_inline(&in, (struct str){t->in.body, t->in.body_len}, &body, &n, err);
+
+	if (r <= 0)
+		return r;
+	t->recording.asked_bytes += n - t->in.body_len;
+	t->state.body = t->in.body;
+	t->in.body = body;
+	t->in.body_len = n;
+	return 0;
+}
+
 static void parse_work(void *arg)
 {
 	struct turn_run *t = arg;
@@ -353,6 +376,10 @@ static void parse_work(void *arg)
 	if (guardrails_redacted(&t->guard))
 		recording_redacted(t);
 	responses_state_turn_note(t);
+	if (inline_documents(t, &e) < 0) {
+		t->job_error = error_copy(&e);
+		return;
+	}
 	if (t->api->parse(&t->in, str_of(t->seed), &t->request, &e) < 0 ||
 	        admission_tools(t->key, t->request.conversation, &e) < 0)
 		t->job_error = error_copy(&e);
@@ -472,7 +499,8 @@ void turns_handle(struct request *r, const struct api *api)
 	t->rules = rulebook_peek(g->rulebook, t->key);
 	size_t at_once = t->rules != NULL && t->rules->guard != NULL ? POOL_SCAN : POOL_PARSE;
 
-	if (t->rules != NULL && t->in.body_len <= at_once && !responses_state_turn_needs_pool(t)) {
+	if (t->rules != NULL && t->in.body_len <= at_once && !responses_state_turn_needs_pool(t) &&
+	        !documents_inline_wanted((struct str){t->in.body, t->in.body_len})) {
 		parse_work(t);
 		parse_done(t);
 		return;

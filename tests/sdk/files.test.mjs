@@ -7,18 +7,23 @@ import { OpenRouter } from "@openrouter/sdk";
 import OpenAI, { toFile } from "openai";
 
 import { Brig, KEY } from "./brig.mjs";
+import { Fake, text } from "./fake.mjs";
 import { rejection } from "./openai.mjs";
 
-let brig, openai, anthropic, openrouter;
+let fake, brig, openai, anthropic, openrouter;
 
 before(async () => {
-  brig = await new Brig(5, null, { providers: undefined, sandbox: false, limits: { file: "1m", workspace_files: "4m" } }).start();
+  fake = await new Fake().start();
+  brig = await new Brig(5, fake, { sandbox: false, limits: { file: "1m", workspace_files: "4m" } }).start();
   openai = new OpenAI({ baseURL: `${brig.url}/v1`, apiKey: KEY, maxRetries: 0 });
   anthropic = new Anthropic({ baseURL: brig.url, apiKey: KEY, maxRetries: 0 });
   openrouter = new OpenRouter({ serverURL: `${brig.url}/api/v1`, apiKey: KEY, retryConfig: { strategy: "none" } });
 });
 
-after(async () => brig?.stop());
+after(async () => {
+  await brig?.stop();
+  fake?.stop();
+});
 
 beforeEach(async () => {
   for await (const file of openai.files.list()) await openai.files.delete(file.id);
@@ -141,4 +146,30 @@ test("one workspace, three views of it", async () => {
   assert.deepEqual((await all(anthropic.files.list())).map((f) => f.filename), ["c.txt", "b.txt", "a.txt"]);
   assert.equal((await openai.files.retrieve(b.id)).purpose, "user_data");
   assert.equal((await anthropic.files.retrieveMetadata(c.id)).size_bytes, 5);
+});
+
+test("a file that was uploaded is read by a model", async () => {
+  const pdf = Buffer.from("%PDF-1.7\n");
+  const a = await openai.files.create({ file: await toFile(pdf, "a.pdf"), purpose: "user_data" });
+  const b = await anthropic.files.upload({ file: await toAnthropicFile(pdf, "b.pdf") });
+  const model = fake.model(text("A report."), text("A report."), text("A report."));
+  const response = await openai.responses.create({ model: model.name, input: [{ role: "user", content: [
+    { type: "input_file", file_id: a.id }, { type: "input_text", text: "What is it?" }] }] });
+  assert.equal(response.output_text, "A report.");
+  const completion = await openai.chat.completions.create({ model: model.name, messages: [{ role: "user", content: [
+    { type: "file", file: { file_id: a.id } }, { type: "text", text: "What is it?" }] }] });
+  assert.equal(completion.choices[0].message.content, "A report.");
+  const message = await anthropic.beta.messages.create({ model: model.name, max_tokens: 100, betas: ["files-api-2025-04-14"],
+    messages: [{ role: "user", content: [
+      { type: "document", source: { type: "file", file_id: b.id } }, { type: "text", text: "What is it?" }] }] });
+  assert.equal(message.content[0].text, "A report.");
+  const read = model.requests.map((r) => r.body.messages[0].content[0].file);
+  const file_data = `data:application/pdf;base64,${pdf.toString("base64")}`;
+  assert.deepEqual(read.map((f) => f.filename), ["a.pdf", "a.pdf", "b.pdf"]);
+  assert.deepEqual(read.map((f) => f.file_data), [file_data, file_data, file_data]);
+  await openai.files.delete(a.id);
+  const refused = await rejection(openai.responses.create({ model: model.name, input: [{ role: "user", content: [
+    { type: "input_file", file_id: a.id }] }] }));
+  assert.ok(refused instanceof OpenAI.BadRequestError);
+  assert.equal(refused.param, "input[0].content[0].file_id");
 });
