@@ -746,6 +746,9 @@ static int set_up(struct sqlite *q, bool power, struct error *err)
 	 * no descriptor left. */
 	if (r == 0)
 		r = exec(q, "PRAGMA temp_store = MEMORY", err);
+	/* What is deleted is overwritten: Debian's default, and not every library's. */
+	if (r == 0)
+		r = exec(q, "PRAGMA secure_delete = ON", err);
 	if (r == 0)
 		r = sqlite_begin(q, err);
 	return r < 0 ? r : sqlite_finish(q, migrate_locked(q, err), err);
