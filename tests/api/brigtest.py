@@ -27,8 +27,8 @@ ID_SLOTS = range(13) if LANE is None else range(6 * int(LANE), 6 * int(LANE) + 6
 ids_given = os.getpid()
 
 
-def wait_for(what, timeout=10, every=0.005, message=None):
-    """Waits until what() is true and returns it."""
+def wait_for(what, timeout=60, every=0.005, message=None):
+    """Waits until what() is true and returns it. The bound is for what hangs: others may need the machine meanwhile."""
     end = time.monotonic() + timeout
     while True:
         value = what()
@@ -78,6 +78,12 @@ def stat_fields(pid):
 def cpu_ticks(pid):
     fields = stat_fields(pid)
     return int(fields[11]) + int(fields[12])
+
+
+def loop_seconds(gateway):
+    """What the loop's own thread has computed, without the pool's: unlike a clock it does not count what others compute."""
+    with open("/proc/%d/task/%d/schedstat" % (gateway, gateway)) as f:
+        return int(f.read().split()[0]) / 1e9
 
 
 def start_time(pid):
@@ -190,11 +196,12 @@ class Server:
         log.close()
         self.lines = []
         self.ready = threading.Event()
-        threading.Thread(target=self.read_stdout, args=(self.process,), daemon=True).start()
+        reader = threading.Thread(target=self.read_stdout, args=(self.process,), daemon=True)
+        reader.start()
         wait_for(lambda: self.ready.is_set() or self.process.poll() is not None, timeout,
                  message="the server did not become ready:\n" + self.log_tail())
         if not self.ready.is_set():
-            self.ready.wait(1)
+            reader.join(10)  # it may have ended after it said so
         assert self.ready.is_set(), "brig serve ended with %s:\n%s" % (self.process.poll(), self.log_tail())
         return self
 
@@ -208,7 +215,7 @@ class Server:
                 self.port = int(port)
                 self.ready.set()
 
-    def stop(self, expect=0, timeout=30):
+    def stop(self, expect=0, timeout=60):
         """SIGTERM, the exit code, and that nothing is left."""
         if self.process is None:
             return
@@ -305,7 +312,7 @@ class Server:
 
     def check_nothing_left(self):
         # The kernel takes a moment to take a dead process and its mounts apart.
-        end = time.monotonic() + 3
+        end = time.monotonic() + 60
         left = self.leftovers()
         while left and time.monotonic() < end:
             time.sleep(0.05)

@@ -265,7 +265,7 @@ class Model:
         return reply or Reply([b'{"error":{"message":"the test has no more replies"}}'], status=599, framing="length",
                               content_type="application/json")
 
-    def wait(self, n=1, timeout=10):
+    def wait(self, n=1, timeout=60):
         """Waits for request number n (from 1) and returns it."""
         with self.changed:
             if not self.changed.wait_for(lambda: len(self.requests) >= n, timeout):

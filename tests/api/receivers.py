@@ -98,18 +98,22 @@ class Receiver:
         """The ids of the records that came."""
         return {generation(span) for span in self.roots().values()}
 
-    def wait_for(self, ids, timeout=30):
+    def wait_for(self, ids, timeout=60):
         wanted = set(ids)
-        wait_for(lambda: wanted <= self.generations(), timeout, 0.05,
-                 "waited for %d records, and %d of them came" % (len(wanted), len(wanted & self.generations())))
+        wait_for(lambda: wanted <= self.generations(), timeout, every=0.05,
+                 message="waited for %d records, and %d of them came" % (len(wanted), len(wanted & self.generations())))
 
 
 def generation(span):
     return span["attributes"]["brig.generation.id"]
 
 
+held = []
+
+
 def dead_url():
-    """Where nobody listens."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return "http://127.0.0.1:%d" % s.getsockname()[1]
+    """Where nobody listens, and nobody will: the port is kept."""
+    s = socket.socket()
+    s.bind(("127.0.0.1", 0))
+    held.append(s)
+    return "http://127.0.0.1:%d" % s.getsockname()[1]

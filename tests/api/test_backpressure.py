@@ -3,7 +3,7 @@ import time
 
 
 import brigtest
-from brigtest import BRIG_SHELL, SHELL, Stream, Story, outputs_of, parse_sse, resident, text_of, wait_for
+from brigtest import BRIG_SHELL, SHELL, Stream, Story, loop_seconds, outputs_of, parse_sse, resident, text_of, wait_for
 from fake_provider import Reply, calls, chunk, shell, text
 
 MIB = 1 << 20
@@ -12,7 +12,7 @@ SETTINGS = {"limits": {"call_output": "64m", "turn_output": "128m", "client_stal
 ASAN = b"__asan_init" in open(brigtest.BRIG, "rb").read()
 
 
-def settled(read, seconds=0.5, timeout=20):
+def settled(read, seconds=0.5, timeout=60):
     """Waits until a number stands still."""
     last, since, end = read(), time.monotonic(), time.monotonic() + timeout
     while time.monotonic() - since < seconds:
@@ -51,8 +51,9 @@ def test_a_stream_of_100_mb_waits_for_a_client_that_does_not_read(server, client
     # What the kernel's own buffers hold on both sides, and no more.
     assert flood.sent < 16 * MIB, "%d MiB were taken from the upstream" % (flood.sent / MIB)
     if not ASAN:
-        # The reply itself is kept, as far as it was read: it goes into the answer's last event.
-        assert resident(gateway) - before < flood.sent + 2 * MIB, "%d KiB" % ((resident(gateway) - before) / 1024)
+        # The reply itself is kept, as far as it was read: it goes into the answer's last event. As much again may be what
+        # its buffer has outgrown.
+        assert resident(gateway) - before < 2 * flood.sent + 2 * MIB, "%d KiB" % ((resident(gateway) - before) / 1024)
     # It goes on where it stood, byte for byte, as the client reads.
     taken = flood.sent
     got = 0
@@ -62,16 +63,17 @@ def test_a_stream_of_100_mb_waits_for_a_client_that_does_not_read(server, client
     events, _ = parse_sse(stream.text[:stream.text.rindex(b"\n\n") + 2])
     assert [e["sequence_number"] for _, e in events] == list(range(len(events)))
     stream.close()
-    assert model.requests[0].closed.wait(5)
+    assert model.requests[0].closed.wait(60)
 
 
 def test_others_are_served_meanwhile(server, client, provider):
     slow = [Stream(client, "POST", "/api/v1/responses", {"model": provider.model(Reply([Flood()])).name, "input": "x",
                                                          "stream": True}, receive_buffer=8192) for _ in range(5)]
+    (gateway,) = server.gateways()
+    before = loop_seconds(gateway)
     for _ in range(20):
-        started = time.monotonic()
         assert client.request("GET", "/healthz").status == 200
-        assert time.monotonic() - started < 1
+    assert loop_seconds(gateway) - before < 1
     assert text_of(client.ask(provider.model(text("served")))) == "served"
     for stream in slow:
         stream.close()
@@ -88,10 +90,10 @@ def test_an_event_of_13_mb_arrives_whole(server, client, provider):
     # The event is on its way; its client stops reading for a while.
     settled(lambda: resident(gateway))
     peak = resident(gateway)
+    computed = loop_seconds(gateway)
     for _ in range(5):
-        started = time.monotonic()
         assert client.request("GET", "/healthz").status == 200
-        assert time.monotonic() - started < 0.5
+    assert loop_seconds(gateway) - computed < 0.5
     story = Story(stream.rest())
     outputs = outputs_of(story.response)
     assert len(outputs) == 100
@@ -129,7 +131,7 @@ def test_a_client_that_takes_nothing_is_gone(make_server, provider):
     model = provider.model(Reply([Flood()]))
     stream = Stream(client, "POST", "/api/v1/responses", {"model": model.name, "input": "x", "stream": True},
                     receive_buffer=8192)
-    assert model.wait().closed.wait(10), "the upstream is still read for a client that takes nothing"
+    assert model.wait().closed.wait(60), "the upstream is still read for a client that takes nothing"
     stream.close()
 
 

@@ -407,7 +407,7 @@ def test_row_46_a_client_that_goes(server, say, spoken, served):
     body = dialect.body(model.asked, start(spoken), stream=True)
     with contextlib.closing(client.open_stream(dialect.path(model.asked, True), body, dialect.headers())) as stream:
         stream.until(b"Hello")
-    assert model.wait().closed.wait(5), "the upstream was not closed"
+    assert model.wait().closed.wait(60), "the upstream was not closed"
 
 
 @pytest.mark.parametrize("served", ["chat", "messages"])

@@ -286,7 +286,7 @@ def test_client_that_leaves(server, api):
                          b"\r\nContent-Type: multipart/form-data; boundary=brig-test\r\nContent-Length: %d\r\n\r\n" % len(body))
             sock.sendall(body[:n])
     time.sleep(0.3)
-    assert ids(api.get("/files")) == [] and blobs(server) == []
+    wait_for(lambda: ids(api.get("/files")) == [] and blobs(server) == [])
 
 
 # ---- lists ----
@@ -612,8 +612,7 @@ def test_killed_in_an_upload(make_server):
     young.write_bytes(b"on its way to a row")
     server.stop()
     server.start()
-    wait_for(lambda: not orphan.exists(), 60, every=0.1, message="the collection did not come")
-    assert not any(path.exists() for path in spare)
+    wait_for(lambda: not any(path.exists() for path in [orphan, *spare]), every=0.1, message="the collection did not come")
     assert young.exists()
     client = server.client("one", "/v1")
     for one, data in known.items():

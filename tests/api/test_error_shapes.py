@@ -17,7 +17,7 @@ ANTHROPIC_TYPE = {400: "invalid_request_error", 401: "authentication_error", 404
                   504: "timeout_error"}
 OPENAI_TYPE = {401: "authentication_error", 429: "rate_limit_error", 502: "server_error", 503: "server_error",
                504: "server_error"}
-SETTINGS = {"limits": {"body": "1m", "upstream_first_byte": "1s"}}
+SETTINGS = {"limits": {"body": "1m", "upstream_first_byte": "3s"}}
 
 
 def openai(answer, base):

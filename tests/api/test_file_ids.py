@@ -137,12 +137,12 @@ def test_deleted_in_between(client, provider):
 def test_client_that_leaves_while_files_are_copied(server, client, provider):
     files = [upload(server.client("one", "/v1"), random.Random(i).randbytes(20 << 20), "%d.bin" % i)["id"] for i in range(4)]
     for wait in (0, 0.05, 0.2):
-        model = provider.model(calls(shell("sleep 60")), text("never"))
+        model = provider.model(calls(shell("sleep 600")), text("never"))
         stream = client.begin(model, tools=[tool(*files)])
         wait_for(lambda: model.requests)
         time.sleep(wait)
         stream.close()
-    wait_for(lambda: not server.guests("sleep 60"))
+    wait_for(lambda: not server.guests("sleep 600"))
     for one in files:
         assert client.delete("/files/" + one).status == 200
     model = provider.model(calls(shell("echo fine")), text("ok"))

@@ -368,7 +368,7 @@ def test_thoughts_come_back_sealed_and_go_up_again(google, provider):
 @pytest.mark.parametrize("alt", ["?alt=sse", ""], ids=["sse", "array"])
 def test_a_quiet_stream_is_kept_open(make_server, provider, alt):
     google = make_server(config={"limits": {"keepalive": "100ms"}}).start().client(base="/v1beta")
-    model = provider.model(Reply([chunk({"role": "assistant"}), chunk({"content": "a"}), Pause(0.5),
+    model = provider.model(Reply([chunk({"role": "assistant"}), chunk({"content": "a"}), Pause(1.5),
                                   chunk({"content": "b"})] + ending("stop")))
     with contextlib.closing(google.open_stream("/models/%s:streamGenerateContent%s" % (model.name, alt),
                                                {"contents": user("x")})) as s:
@@ -387,9 +387,9 @@ def test_a_client_that_goes_ends_the_command(server, google, provider, method):
     mark = "7%d%d" % (os.getpid(), "stream" in method)
     model = provider.model(calls(shell("sleep " + mark)))
     s = google.open_stream("/models/%s:%s" % (model.name, method), {"contents": user("x"), "tools": [SHELL]})
-    wait_for(lambda: server.guests("sleep " + mark), 20)
+    wait_for(lambda: server.guests("sleep " + mark))
     s.reset()
-    wait_for(lambda: not server.guests("sleep " + mark), 20)
+    wait_for(lambda: not server.guests("sleep " + mark))
 
 
 # ---- what goes wrong ----

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from brigtest import BRIG, KEYS, SHELL, Reader, connect, resident, text_of, wait_for
+from brigtest import BRIG, KEYS, SHELL, Reader, connect, loop_seconds, resident, text_of, wait_for
 from fake_provider import REPEAT, Hold, Reply, calls, joined, shell, text
 
 with open(BRIG, "rb") as binary:
@@ -41,7 +41,7 @@ def test_a_client_that_resets_before_it_is_accepted_is_gone(server, client):
         os.kill(gateway, signal.SIGCONT)
     assert client.get("/containers/early-reset").status == 200
     time.sleep(0.3)
-    wait_for(lambda: not server.guests("sleep 96001"), 2, message="a command runs for a client that has gone")
+    wait_for(lambda: not server.guests("sleep 96001"), message="a command runs for a client that has gone")
 
 
 def test_many_lists_at_once_do_not_end_the_gateway(server, client):
@@ -75,9 +75,9 @@ def test_large_answers_about_an_exec_wait_for_their_readers(server, client):
     worst = 0
     end = time.monotonic() + 1
     while time.monotonic() < end:
-        started = time.monotonic()
+        started = loop_seconds(gateway)
         assert client.request("GET", "/healthz").status == 200
-        worst = max(worst, time.monotonic() - started)
+        worst = max(worst, loop_seconds(gateway) - started)
     assert worst < 1, "%.1f s" % worst
     if not ASAN:
         assert resident(gateway) - before < 200 << 20
@@ -92,7 +92,7 @@ def test_an_exec_that_is_killed_does_not_fall_over_those_that_are_kept(server, c
     client.execute("kept-first", "sleep 1", detach=True, exec_id="first", expect=202)
     for i in range(260):
         client.execute("kept", "true", detach=True, exec_id="k%d" % i, expect=202)
-    wait_for(lambda: client.get("/containers/kept/exec/k259").json["status"] == "done", 30)
+    wait_for(lambda: client.get("/containers/kept/exec/k259").json["status"] == "done")
     answer = client.delete("/containers/kept-first/exec/first")
     assert answer.status in (200, 404), answer
     # Killed before it ran: it ends at once.
@@ -112,12 +112,6 @@ def test_a_command_whose_sandbox_ends_has_an_outcome_that_says_so(server, client
     assert output["stdout"] == "begun\n"
     assert output["outcome"] == {"type": "exit", "exit_code": 137, "signal": "SIGKILL", "reason": "init"}
     assert answer["error"] == {"message": "The sandbox ended while the command ran.", "code": "init"}
-
-
-def loop_seconds(gateway):
-    """What the loop's own thread has computed, without the pool's."""
-    with open("/proc/%d/task/%d/schedstat" % (gateway, gateway)) as f:
-        return int(f.read().split()[0]) / 1e9
 
 
 def pool_seconds(gateway):
@@ -193,12 +187,13 @@ def test_an_answer_compressed_twice_is_refused(server, client, provider):
 
 def test_an_answer_that_decodes_to_much_lets_others_live(server, client, provider):
     model = provider.model(coded(gzip.compress(b":\n" * (60 << 20)), b"gzip"))
+    (gateway,) = server.gateways()
     stream = client.begin(model)
     worst = 0
     while not model.requests or not model.requests[0].answered.is_set():
-        started = time.monotonic()
+        started = loop_seconds(gateway)
         assert client.request("GET", "/healthz").status == 200
-        worst = max(worst, time.monotonic() - started)
+        worst = max(worst, loop_seconds(gateway) - started)
     assert worst < 0.5, "%.1f s" % worst
     stream.body()
     stream.close()
@@ -244,7 +239,7 @@ def test_leaving_while_a_large_request_is_built(server, client, provider):
 def test_a_turn_whose_time_is_up_while_its_request_is_built(make_server, provider):
     server = make_server(config={"sandbox": False, "limits": {"turn_unstreamed": "1s", "turn": "1s"}}).start()
     model = provider.model(Reply([Hold()]), REPEAT)
-    answer = server.client().post("/responses", {"model": model.name, "input": LARGE}, timeout=30)
+    answer = server.client().post("/responses", {"model": model.name, "input": LARGE})
     assert answer.status == 200 and answer.json["status"] == "incomplete", answer
 
 

@@ -199,7 +199,7 @@ def test_a_client_that_went_before_any_command(client, provider, key):
     stream = client.open_stream(RESPONSES, body, headers=key)
     stream.until("output_text.delta")
     stream.close()
-    answer = wait_for(lambda: (lambda a: a if a.status != 409 else None)(client.post(RESPONSES, body, headers=key)), 20, 0.1)
+    answer = wait_for(lambda: (lambda a: a if a.status != 409 else None)(client.post(RESPONSES, body, headers=key)), every=0.1)
     assert answer.status == 200 and b"whole" in answer.body
 
 
@@ -216,19 +216,19 @@ def test_a_client_that_went_after_a_command(client, provider, key):
         answer = client.post(RESPONSES, body, headers=key)
         assert answer.status == 409, answer
         return answer if "broke off" in answer.error["message"] else None
-    answer = wait_for(cut, 20, 0.1)
+    answer = wait_for(cut, every=0.1)
     assert answer.headers["x-should-retry"] == "false"
     assert len(model.requests) == 2 and runs(client, "sess_" + name) == 1
 
 
 def test_a_client_that_went_while_a_command_ran(client, provider, key):
     name = fresh()
-    model = provider.model(calls(shell("echo x >> marks; sleep 30")), text("never"))
+    model = provider.model(calls(shell("echo x >> marks; sleep 300")), text("never"))
     body = body_of(model, stream=True, tools=[SHELL], session_id=name)
     stream = client.open_stream(RESPONSES, body, headers=key)
-    wait_for(lambda: runs(client, "sess_" + name) == 1, 20, 0.1)
+    wait_for(lambda: runs(client, "sess_" + name) == 1, every=0.1)
     stream.close()
-    wait_for(lambda: "broke off" in client.post(RESPONSES, body, headers=key).error["message"], 20, 0.1)
+    wait_for(lambda: "broke off" in client.post(RESPONSES, body, headers=key).error["message"], every=0.1)
     assert runs(client, "sess_" + name) == 1
 
 
@@ -258,7 +258,7 @@ def test_a_streamed_and_a_detached_exec(client, key):
     first = client.post("/containers/%s/exec" % name, body, headers=key)
     again = client.post("/containers/%s/exec" % name, body, headers=key)
     assert first.status == 202 and again.json == first.json
-    wait_for(lambda: runs(client, name) == 2, 10, 0.1)
+    wait_for(lambda: runs(client, name) == 2, every=0.1)
     assert runs(client, name) == 2
 
 
@@ -266,7 +266,7 @@ def test_a_streamed_and_a_detached_exec(client, key):
 
 def restart_after_death(server):
     server.kill()
-    wait_for(lambda: not server.own(), 30)
+    wait_for(lambda: not server.own())
     (server.data / "url").unlink(missing_ok=True)
     server.start()
 
@@ -305,18 +305,18 @@ def test_a_death_in_the_middle(make_server, provider, key, workers, who):
         old = server.gateways()
         for pid in old:
             __import__("os").kill(pid, 9)
-        wait_for(lambda: len(set(server.gateways()) - set(old)) == workers, 30)
-        wait_for(lambda: reachable(server), 30)
+        wait_for(lambda: len(set(server.gateways()) - set(old)) == workers)
+        wait_for(lambda: reachable(server))
     stream.close()
     other.close()
     client = server.client()
     answer = wait_for(lambda: (lambda a: a if a.status == 409 and "broke off" in a.error["message"] else None)(
-        client.post(RESPONSES, body, headers=key)), 30, 0.2)
+        client.post(RESPONSES, body, headers=key)), every=0.2)
     assert answer.headers["x-should-retry"] == "false"
     assert len(model.requests) == 2 and runs(client, "sess_" + name) == 1
     # What can run no command is run again.
     again = wait_for(lambda: (lambda a: a if a.status == 200 else None)(
-        client.post(RESPONSES, body_of(plain, stream=True), headers={"Idempotency-Key": "plain"})), 30, 0.2)
+        client.post(RESPONSES, body_of(plain, stream=True), headers={"Idempotency-Key": "plain"})), every=0.2)
     assert b"again" in again.body
 
 

@@ -3,6 +3,7 @@ import os
 import signal
 import sqlite3
 import threading
+import time
 from decimal import Decimal
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from brigtest import wait_for
 from test_records import exact
 
-SETTINGS = {"container": {"sleep_after": "1s"}}
+SETTINGS = {"container": {"sleep_after": "3s"}}
 
 
 def kept(client, container):
@@ -24,7 +25,7 @@ def settled(client, container, n=1):
         found = kept(client, container)
         return len(found) == n and all(row["ledger_status"] == "settled" for row in found) and found
     try:
-        return wait_for(rows, 30)
+        return wait_for(rows)
     except AssertionError:
         raise AssertionError("not settled: %s" % [(r["ledger_status"], r["sandbox_ms"]) for r in kept(client, container)])
 
@@ -50,7 +51,7 @@ def test_a_live_container_costs_from_the_order_to_its_end(servers_1_and_3):
     assert [r["id"] for r in kept(client, "live")] == [row["id"]]
     client.run("live", "true")  # has a record and a price of its own
     # A heartbeat says what it has come to.
-    beaten = wait_for(lambda: kept(client, "live")[0]["sandbox_ms"] > 0 and kept(client, "live")[0], 30)
+    beaten = wait_for(lambda: kept(client, "live")[0]["sandbox_ms"] > 0 and kept(client, "live")[0])
     assert beaten["ledger_status"] == "open"
     assert beaten["total_cost"] == Decimal("0.0001") * beaten["sandbox_ms"] / 1000
     keep(client, "live", False)
@@ -70,18 +71,18 @@ def test_one_that_sleeps_costs_from_its_next_use(servers_1_and_3, end):
     keep(client, name, 3600)
     assert kept(client, name) == []
     client.run(name, "true")
-    (row,) = wait_for(lambda: kept(client, name), 10)
+    (row,) = wait_for(lambda: kept(client, name))
     assert row["ledger_status"] == "open"
 
     def ended():
         answer = client.post("/containers/%s/sleep" % name, {}) if end == "sleep" else client.delete("/containers/" + name)
         return answer.status == 200
-    wait_for(ended, 10)
+    wait_for(ended)
     (row,) = settled(client, name)
     check_price(row)
     if end == "sleep":
         client.run(name, "true")  # it is still to be kept
-        assert wait_for(lambda: len(kept(client, name)) == 2 and kept(client, name)[1], 10)["ledger_status"] == "open"
+        assert wait_for(lambda: len(kept(client, name)) == 2 and kept(client, name)[1])["ledger_status"] == "open"
         keep(client, name, False)
         first, second = settled(client, name, 2)
         assert first["created_at_ms"] + first["generation_time"] <= second["created_at_ms"]
@@ -90,9 +91,13 @@ def test_one_that_sleeps_costs_from_its_next_use(servers_1_and_3, end):
 def test_its_time_runs_out(servers_1_and_3):
     client = servers_1_and_3.client()
     client.run("brief", "true")
+    before = time.time()
     keep(client, "brief", 2)
+    after = time.time()
     (row,) = settled(client, "brief")
-    assert 1900 < row["sandbox_ms"] <= 2000, "from the order, which came a moment after the request, to the stated time"
+    # From the order, which came a moment after the request, to the stated time.
+    assert 0 < row["sandbox_ms"] <= 2000
+    assert before - 0.001 <= (row["created_at_ms"] + row["sandbox_ms"]) / 1000 - 2 <= after
     check_price(row)
 
 
@@ -103,7 +108,7 @@ def test_a_long_one_is_charged_by_the_hour(servers_1_and_3):
     with sqlite3.connect(next(servers_1_and_3.data.rglob("brig.db")), timeout=30) as db:
         db.execute("UPDATE records SET begin_ms = begin_ms - 3600000 WHERE container_id = 'long' AND api = 'container'")
     db.close()
-    first, second = wait_for(lambda: len(kept(client, "long")) == 2 and kept(client, "long"), 30)
+    first, second = wait_for(lambda: len(kept(client, "long")) == 2 and kept(client, "long"))
     assert first["ledger_status"] == "settled" and first["sandbox_ms"] >= 3600000 and second["ledger_status"] == "open"
     check_price(first)
     assert first["api_key_hash"] == second["api_key_hash"]
@@ -134,16 +139,16 @@ def test_a_gateway_dies_and_the_record_goes_on(make_server):
     (row,) = kept(client, "on")
     old = server.gateways()
     os.kill(old[0], signal.SIGKILL)
-    wait_for(lambda: server.gateways() and server.gateways() != old, 20)
+    wait_for(lambda: server.gateways() and server.gateways() != old)
 
     def found():
         try:
             return kept(server.client(), "on")
         except OSError:
             return None
-    assert [r["id"] for r in wait_for(found, 20)] == [row["id"]]
+    assert [r["id"] for r in wait_for(found)] == [row["id"]]
     # The next gateway's heartbeats, as soon as the dead one's time is over.
-    (row,) = wait_for(lambda: kept(client, "on")[0]["sandbox_ms"] > 0 and kept(client, "on"), 60)
+    (row,) = wait_for(lambda: kept(client, "on")[0]["sandbox_ms"] > 0 and kept(client, "on"))
     assert row["ledger_status"] == "open" and client.get("/containers/on").json["status"] == "running"
     keep(client, "on", False)
     check_price(settled(client, "on")[0])
@@ -155,7 +160,7 @@ def test_the_server_ends(make_server, how):
     client = server.client()
     client.run("over", "true")
     keep(client, "over", 3600)
-    wait_for(lambda: kept(client, "over")[0]["sandbox_ms"] > 0, 30)  # a heartbeat
+    wait_for(lambda: kept(client, "over")[0]["sandbox_ms"] > 0)  # a heartbeat
     (beaten,) = kept(client, "over")
     if how == "stopped":
         server.stop()
@@ -165,12 +170,12 @@ def test_the_server_ends(make_server, how):
         for pid in server.gateways():
             os.kill(pid, signal.SIGKILL)
         server.kill()
-        wait_for(lambda: not server.own(), 20)
+        wait_for(lambda: not server.own())
     server.start()
     client = server.client()
-    (row,) = wait_for(lambda: kept(client, "over")[0]["ledger_status"] != "open" and kept(client, "over"), 60)
+    (row,) = wait_for(lambda: kept(client, "over")[0]["ledger_status"] != "open" and kept(client, "over"))
     assert row["ledger_status"] == {"stopped": "settled", "killed": "recovered"}[how] and row["id"] == beaten["id"]
     assert row["sandbox_ms"] > beaten["sandbox_ms"] or how == "killed"  # then it is settled at its last heartbeat
     check_price(row)
     client.run("over", "true")  # its row says that it is to be kept
-    wait_for(lambda: len(kept(client, "over")) == 2, 30)
+    wait_for(lambda: len(kept(client, "over")) == 2)

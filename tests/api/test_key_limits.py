@@ -119,7 +119,7 @@ def test_a_dead_gateways_share_is_given_back(limited, some):
         except OSError:
             return False  # no gateway listens yet
 
-    wait_for(runs, 60)
+    wait_for(runs)
 
 
 # ---- dollars ----

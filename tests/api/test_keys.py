@@ -1,5 +1,8 @@
 """Keys and workspaces: made, shown once, listed, revoked; by whom, and with one or three gateways."""
+import contextlib
 import hashlib
+import os
+import pathlib
 import sqlite3
 import threading
 
@@ -39,10 +42,12 @@ def everywhere(some, key):
 def files_with(server, *needles):
     """Files of the data folder that hold one of these."""
     found = []
-    for path in server.data.rglob("*"):
-        if path.is_file() and path.name != "base.erofs":
-            data = path.read_bytes()
-            found += [(path.name, n) for n in needles if n in data]
+    for folder, _, names in os.walk(server.data):
+        for name in names:
+            path = pathlib.Path(folder, name)
+            with contextlib.suppress(FileNotFoundError):  # a pool comes and goes
+                data = path.read_bytes() if path.is_file() and name != "base.erofs" else b""
+                found += [(name, n) for n in needles if n in data]
     return found
 
 

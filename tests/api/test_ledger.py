@@ -9,6 +9,7 @@ import pytest
 
 from brigtest import SHELL, wait_for
 from fake_provider import Reply, Wait, calls, chunk, shell, text
+from test_lifecycle import owner_of, try_run
 from test_records import ask, exact, priced, record
 
 
@@ -106,23 +107,23 @@ def test_after_a_crash_open_rows_are_settled_and_marked(make_server, provider, w
     if whom == "gateway":
         old = server.gateways()
         os.kill(old[0], signal.SIGKILL)
-        wait_for(lambda: server.gateways() and server.gateways() != old, 20)
+        wait_for(lambda: server.gateways() and server.gateways() != old)
     else:
         # A supervisor's sockets close before the kernel kills its gateways for its death: one that sees the first in time
         # settles what it has, which is right too. One that stands still cannot, as where the power goes.
         for pid in server.gateways():
             os.kill(pid, signal.SIGSTOP)
         server.kill()
-        wait_for(lambda: not server.own(), 20)
+        wait_for(lambda: not server.own())
         server.start()
         client = server.client()
 
     def found():
         try:
-            return rows(client, session_id="crash")
+            return [row for row in rows(client, session_id="crash") if row["ledger_status"] != "open"]
         except OSError:
             return None
-    (row,) = wait_for(found, 20)
+    (row,) = wait_for(found)
     assert row["ledger_status"] == "recovered"
     assert row["server_tool_cost"] == row["total_cost"] == Decimal("0.003")
     assert row["generation_time"] is not None
@@ -184,11 +185,11 @@ def test_a_gateway_of_three_dies_and_only_its_rows_are_recovered(make_server, pr
     server = make_server(workers=3)
     server.start()
     client = server.client()
-    streams, execs = [], {}
+    streams, execs, held = [], {}, "until [ -e go ]; do sleep 0.1; done"
     for i in range(6):
-        model = provider.model(calls(shell("sleep 4")), text("never"))
+        model = provider.model(calls(shell(held)), text("never"))
         streams.append(client.begin(model, tools=[SHELL], session_id="three-%d" % i))
-        answer = client.post("/containers/three-exec-%d/exec" % i, {"commands": ["sleep 4"], "detach": True})
+        answer = client.post("/containers/three-exec-%d/exec" % i, {"commands": [held], "detach": True})
         execs[answer.headers["x-generation-id"]] = answer.json["exec_id"]
     ids = [stream.response_headers["x-generation-id"] for stream in streams] + list(execs)
 
@@ -198,22 +199,23 @@ def test_a_gateway_of_three_dies_and_only_its_rows_are_recovered(make_server, pr
         except (OSError, http.client.HTTPException):
             return {}
         return found if len(found) == len(ids) else {}
-    wait_for(lambda: states() and all(row["sandbox_ms"] > 0 for row in states().values()), 20)
-    dead = server.gateways()[1]
-    os.kill(dead, signal.SIGKILL)
-    wait_for(lambda: any(row["ledger_status"] == "recovered" for row in states().values()), 20)
+    wait_for(lambda: states() and all(row["sandbox_ms"] > 0 for row in states().values()))
+    os.kill(owner_of(server, server.gateways(), streams[0].sock.getsockname()[1]), signal.SIGKILL)
+    wait_for(lambda: any(row["ledger_status"] == "recovered" for row in states().values()))
     recovered = {g for g, row in states().items() if row["ledger_status"] == "recovered"}
     assert recovered != set(ids), "connections are spread over three gateways"
+    for name in ["sess_three-%d" % i for i in range(6)] + ["three-exec-%d" % i for i in range(6)]:
+        wait_for(lambda: try_run(client, name, "touch go; echo gone") == "gone\n")
     for stream in streams:
-        stream.sock.settimeout(40)
         if stream.response_headers["x-generation-id"] in recovered:
             stream.sock.close()
         else:
             stream.rest()
-    wait_for(lambda: states() and not [r for r in states().values() if r["ledger_status"] == "open"], 40)
+    wait_for(lambda: states() and not [r for r in states().values() if r["ledger_status"] == "open"])
     found = states()
     assert {g for g, row in found.items() if row["ledger_status"] == "recovered"} == recovered
     for row in found.values():
-        assert row["total_cost"] == row["server_tool_cost"] == Decimal("0.003") and row["generation_time"] is not None
+        assert row["total_cost"] == row["server_tool_cost"] == Decimal("0.0001") * row["sandbox_ms"] / 1000
+        assert row["sandbox_ms"] >= 30000 and row["generation_time"] is not None
     totals = exact(client.get("/generations/totals").body)["data"]
     assert sum(t["total_cost"] for t in totals) == sum(row["total_cost"] for row in rows(client))

@@ -196,5 +196,5 @@ def test_logs_follows(server, client, provider):
     finally:
         released.set()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         reader.join()

@@ -370,7 +370,7 @@ def test_long_call_ids_are_kept_short_for_the_client_and_whole_for_the_model(cli
 # ---- the bounds of a turn ----
 
 def test_a_turn_that_is_out_of_time_ends_its_command_and_answers(make_server, provider):
-    server = make_server(config={"limits": {"turn": "1s", "turn_unstreamed": "1s"}}).start()
+    server = make_server(config={"limits": {"turn": "3s", "turn_unstreamed": "3s"}}).start()
     client = server.client()
     model = provider.model(calls(shell("echo begun; sleep 60", "echo never")), text("it took too long"))
     story = client.stream(model, tools=[SHELL])

@@ -237,11 +237,11 @@ def test_brig_shell_has_anthropics_blocks(api, provider):
 
 
 def test_brig_shell_with_several_commands_and_a_timeout(api, provider):
-    model = provider.model(calls(shell("echo one", "echo two; sleep 60", timeout_ms=300)), text("ok"))
+    model = provider.model(calls(shell("echo one", "echo two; sleep 60", timeout_ms=1500)), text("ok"))
     message = api.create(model, tools=[BRIG_SHELL])
     made, result, _ = message["content"]
     assert made["input"] == {"command": "echo one\necho two; sleep 60", "commands": ["echo one", "echo two; sleep 60"],
-                             "timeout_ms": 300}
+                             "timeout_ms": 1500}
     assert result["content"]["return_code"] == 124 and result["content"]["stdout"] == "one\ntwo\n"
     assert [o["outcome"] for o in result["content"]["output"]] == [{"type": "exit", "exit_code": 0}, {"type": "timeout"}]
 
@@ -338,7 +338,7 @@ def test_max_tool_calls(api, provider):
 
 
 def test_time_that_is_over_can_be_gone_on_with(make_server, provider):
-    server = make_server(config={"limits": {"turn_unstreamed": "1s"}}).start()
+    server = make_server(config={"limits": {"turn_unstreamed": "3s"}}).start()
     api = Messages(server.client())
     model = provider.model(calls(shell("echo begun; sleep 60")), text("done"))
     message = api.create(model, tools=[SHELL])

@@ -99,4 +99,4 @@ def test_a_client_that_goes(server, api, upstream):
     stream = brigtest.Stream(server.client(), "POST", "/v1/messages/count_tokens", body, {})
     request = model.wait()
     stream.reset()
-    assert request.closed.wait(10)
+    assert request.closed.wait(60)

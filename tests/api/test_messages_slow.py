@@ -26,7 +26,7 @@ def test_a_flood_of_text_waits(server, client, provider):
     settled(lambda: flood.sent)
     assert flood.sent < 16 * MIB
     if not ASAN:
-        assert resident(gateway) - before < flood.sent + 2 * MIB
+        assert resident(gateway) - before < 2 * flood.sent + 2 * MIB
     taken, got = flood.sent, 0
     while got < 4 * MIB:
         got += len(stream.piece())
@@ -34,7 +34,7 @@ def test_a_flood_of_text_waits(server, client, provider):
     events = parse_events(stream.text[:stream.text.rindex(b"\n\n") + 2])
     assert {e["delta"]["type"] for e in events if e["type"] == "content_block_delta"} == {"text_delta"}
     stream.close()
-    assert model.requests[0].closed.wait(5)
+    assert model.requests[0].closed.wait(60)
 
 
 def test_one_result_of_megabytes_is_written_as_it_is_taken(server, client, provider):

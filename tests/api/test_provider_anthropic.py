@@ -140,7 +140,7 @@ KINDS = {
     "no arguments": lambda: [stream(call_block("shell", "", "bad")), text("oh")],
     "unknown name": lambda: [stream(call_block("python", {"code": 1}, "bad")), text("oh")],
     "spelling": lambda: [stream(call_block("shell", '{ "commands" : ["echo \\u00e4"],  "why":1.0 }', "x")), text("ok")],
-    "timeout": lambda: [stream(shell_block("echo begun; sleep 30", "echo two", timeout_ms=200)), text("ok")],
+    "timeout": lambda: [stream(shell_block("echo begun; sleep 30", "echo two", timeout_ms=1000)), text("ok")],
 }
 
 

@@ -1,11 +1,12 @@
 """What was recorded of requests: each one is found, says what it cost, and agrees with its answer to the last digit."""
 import decimal
 import json
+import threading
 
 import pytest
 
 from brigtest import SHELL, wait_for
-from fake_provider import Model, call, calls, error, shell, text
+from fake_provider import Model, Reply, Wait, call, calls, error, shell, text
 
 
 def exact(body):
@@ -131,10 +132,12 @@ def test_other_apis_are_recorded(client, provider, path, body, stream):
 
 
 def test_a_streamed_turn_is_settled_when_its_last_event_is_there(client, provider):
-    model = provider.model(calls(shell("true")), text("ok"))
+    asked = threading.Event()
+    model = provider.model(Reply([Wait(asked)] + calls(shell("true")).steps), text("ok"))
     stream = client.begin(model, tools=[SHELL])
     generation = stream.response_headers["x-generation-id"]
     assert record(client, generation)["ledger_status"] == "open"
+    asked.set()
     stream.until("response.completed")
     assert record(client, generation)["ledger_status"] == "settled"
     stream.sock.close()
@@ -195,7 +198,7 @@ def test_content_off_leaves_nothing_on_disk(make_server, provider):
     assert run["commands"][0]["stdout"] is None and run["commands"][0]["command"] is None
     assert run["commands"][0]["outcome"]["exit_code"] == 0
     server.process.send_signal(15)
-    server.process.wait(30)
+    server.process.wait(60)
     for path in server.data.rglob("*"):
         if path.is_file() and path.stat().st_size < 64 << 20 and "images" not in path.parts:
             data = path.read_bytes()
@@ -232,7 +235,7 @@ def test_content_off_by_header_leaves_nothing_on_disk(make_server, provider):
                            headers=dict(off, **{"Idempotency-Key": "exec"}))
     assert executed.status == 200
     server.process.send_signal(15)
-    server.process.wait(30)
+    server.process.wait(60)
     secrets = (b"question-secret", b"answer-secret", b"command-secret", b"out-42-secret", b"other-secret", b"chat-secret",
                b"chat-answer-secret", b"exec-secret")
     for path in server.data.rglob("*"):

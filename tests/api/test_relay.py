@@ -126,8 +126,7 @@ def test_event_comes_as_soon_as_it_is_whole(client, provider):
     go = threading.Event()
 
     def steps():
-        yield STREAM[1]
-        yield STREAM[5][:10]
+        yield STREAM[1] + STREAM[5][:10]
         from fake_provider import Wait
         yield Wait(go)
         yield STREAM[5][10:] + DONE
@@ -163,7 +162,7 @@ def test_large_events_and_bodies(client, provider):
 
 def test_bytes_after_the_end_come_too(client, provider):
     after = b'data: {"after":"the end"}\n\n'
-    model = provider.model(Reply([STREAM[1], STREAM[5], DONE, Pause(0.2), after]))
+    model = provider.model(Reply([STREAM[1], STREAM[5], DONE, Pause(0.05), after]))
     assert stream_of(client, body_of(model, stream=True)) == edited(STREAM[1] + STREAM[5], model) + DONE + after
 
 
@@ -171,7 +170,7 @@ def test_a_server_that_never_closes(client, provider):
     model = provider.model(Reply([STREAM[1], STREAM[5], DONE, Hold()]))
     assert stream_of(client, body_of(model, stream=True)).replace(b": ping\n", b"") == edited(
         STREAM[1] + STREAM[5], model) + DONE
-    assert model.requests[0].closed.wait(10)
+    assert model.requests[0].closed.wait(60)
 
 
 def test_usage_is_known(server, client, provider):
@@ -261,7 +260,7 @@ def test_a_whole_answer_that_comes_as_a_stream_is_translated(client, provider):
 @pytest.mark.parametrize("begun", [False, True], ids=["before", "midway"])
 def test_a_client_that_goes_closes_the_provider(client, provider, begun):
     times = []
-    for _ in range(3):
+    while len(times) < 20 and (not times or min(times) >= 0.5):
         model = provider.model(Reply(([STREAM[1]] if begun else []) + [Hold()]))
         stream = client.open_stream("/chat/completions", body_of(model, stream=True))
         request = model.wait()
@@ -269,7 +268,7 @@ def test_a_client_that_goes_closes_the_provider(client, provider, begun):
             stream.until(b"\n\n")
         started = time.monotonic()
         stream.close()
-        assert request.closed.wait(5), "the provider was left open"
+        assert request.closed.wait(60), "the provider was left open"
         times.append(request.closed_at - started)
     assert min(times) < 0.5, times
 
@@ -294,7 +293,7 @@ def test_a_slow_client_stops_the_provider(server, client, provider):
         time.sleep(0.5)
     assert last < 40 << 20, last
     stream.close()
-    assert model.requests[0].closed.wait(10)
+    assert model.requests[0].closed.wait(60)
 
 
 # ---- the other dialects ----
@@ -542,7 +541,7 @@ def test_streams_of_the_cases(many, upstream, name, path, split):
 
 def test_time_is_up(make_server, provider):
     """A whole answer of which a part has gone out may not look whole; before that it is an answer like any other."""
-    server = make_server(config={"sandbox": False, "limits": {"turn_unstreamed": "1s"}}).start()
+    server = make_server(config={"sandbox": False, "limits": {"turn_unstreamed": "3s"}}).start()
     start = b'{"model":"up","choices":[{"index":0,"message":{"content":"'
     model = provider.model(Reply([start + b"x" * 200000, Hold()], content_type="application/json"))
     with contextlib.closing(server.client().open_stream("/chat/completions", body_of(model))) as stream:
@@ -550,7 +549,7 @@ def test_time_is_up(make_server, provider):
         with pytest.raises((EOFError, ConnectionError)):
             stream.rest()
         assert stream.text.startswith(start.replace(b'"up"', b'"%s"' % model.name.encode()))
-    assert model.requests[0].closed.wait(10)
+    assert model.requests[0].closed.wait(60)
 
 
 def test_a_slow_client_gets_the_last_bytes(client, provider):

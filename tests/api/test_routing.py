@@ -38,7 +38,7 @@ def serve(provider, workers=1, **limits):
     sink = Sink()
     server = brigtest.Server(provider, workers=workers, config={
         "providers": providers_of(provider, sink),
-        "limits": dict({"upstream_connect": "1s", "upstream_first_byte": "1500ms"}, **limits)})
+        "limits": dict({"upstream_connect": "2s", "upstream_first_byte": "3s"}, **limits)})
     from conftest import run
     try:
         yield from run(server)
@@ -226,7 +226,7 @@ def test_retry_after_is_bounded(client, provider):
     begun = time.monotonic()
     answer = post(client, at(model), expect=429)
     assert answer.headers["retry-after"] == "30"
-    assert len(model.requests) == 1 and time.monotonic() - begun < 10
+    assert len(model.requests) == 1 and time.monotonic() - begun < 25
 
 
 def test_all_waits_together_are_bounded(client, provider):
@@ -342,9 +342,9 @@ def test_a_gateway_that_dies_keeps_nothing_shut(quick, provider):
     before = quick.gateways()
     for pid in before:
         os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: len(quick.gateways()) == len(before) and not set(before) & set(quick.gateways()), 20)
+    wait_for(lambda: len(quick.gateways()) == len(before) and not set(before) & set(quick.gateways()))
     model.repeated = text("back")
-    wait_for(lambda: ask_quietly(client, name) == 200, 20, every=0.3)
+    wait_for(lambda: ask_quietly(client, name) == 200, every=0.3)
     assert text_of(post(client, name).json) == "back"
 
 

@@ -156,7 +156,7 @@ def test_two_requests_in_one_session_at_once_share_it(client, provider):
     results = {}
 
     def ask(mine, theirs):
-        results[mine] = container(client, provider, "touch %s; for i in $(seq 500); do [ -e %s ] && break; sleep 0.02; "
+        results[mine] = container(client, provider, "touch %s; for i in $(seq 2500); do [ -e %s ] && break; sleep 0.02; "
                                                     "done; [ -e %s ] && echo met" % (mine, theirs, theirs),
                                   session_id="meeting")[1]
     threads = [threading.Thread(target=ask, args=a) for a in (("a", "b"), ("b", "a"))]

@@ -1,6 +1,5 @@
 """The tool: its two entries, their items and events, its parameters, and what a command meets."""
 import json
-import time
 
 import pytest
 
@@ -120,15 +119,13 @@ def test_a_signal_is_named(client, provider, signal, number):
 
 
 def test_a_timeout_keeps_what_was_printed_before(client, provider):
-    started = time.monotonic()
-    output = one(client, provider, "echo before; echo err >&2; sleep 60; echo after", timeout_ms=400)
+    output = one(client, provider, "echo before; echo err >&2; sleep 600; echo after", timeout_ms=1500)
     assert output == {"stdout": "before\n", "stderr": "err\n", "outcome": {"type": "timeout"}}
-    assert time.monotonic() - started < 5
 
 
 def test_a_timeout_kills_the_whole_tree_and_the_next_command_runs(client, provider, server):
     outputs = run(client, provider, "setsid -f sleep 70707; (trap '' TERM HUP; sleep 70708) & sleep 70709", "echo next",
-                  timeout_ms=400)
+                  timeout_ms=1500)
     assert outputs[0]["outcome"] == {"type": "timeout"} and outputs[1]["stdout"] == "next\n"
     assert not server.guests("sleep 7070")
 
@@ -148,18 +145,15 @@ def test_too_many_processes_fail_inside_and_nowhere_else(client, provider):
 
 
 def test_a_background_child_neither_delays_nor_dies(client, provider):
-    started = time.monotonic()
-    outputs = run(client, provider, "(sleep 1; echo late > late) & echo now", "sleep 1.3; cat late")
+    outputs = run(client, provider, "(until [ -e go ]; do sleep 0.05; done; echo late > late) & echo now",
+                  "touch go; until [ -s late ]; do sleep 0.05; done; cat late")
     assert outputs[0]["stdout"] == "now\n" and outputs[0]["outcome"]["exit_code"] == 0
     assert outputs[1]["stdout"] == "late\n"
-    assert time.monotonic() - started < 10
 
 
 def test_a_background_child_that_holds_the_pipes_does_not_delay(client, provider):
-    started = time.monotonic()
     outputs = run(client, provider, "(while echo noise; do sleep 0.05; done) & echo now", "echo next")
     assert outputs[0]["stdout"].startswith(("now\n", "noise\n")) and outputs[1]["stdout"] == "next\n"
-    assert time.monotonic() - started < 5
 
 
 def test_stdin_is_at_its_end(client, provider):
@@ -185,18 +179,14 @@ def test_the_image_has_what_it_promises(client, provider):
 
 
 def test_a_name_without_a_policy_is_refused_at_once(client, provider):
-    started = time.monotonic()
-    output = one(client, provider, "curl -s -o /dev/null -w '%{http_code}' http://example.com/")
-    assert output["stdout"] == "000" and output["outcome"]["exit_code"] != 0
-    assert time.monotonic() - started < 5
+    output = one(client, provider, "timeout 50 curl -s -o /dev/null -w '%{http_code}' http://example.com/")
+    assert output["stdout"] == "000" and output["outcome"]["exit_code"] not in (0, 124)
 
 
 def test_an_address_without_a_policy_is_refused_at_once(client, provider):
-    started = time.monotonic()
-    output = one(client, provider, "curl -s -o /dev/null -w '%{http_code}' http://1.1.1.1/; "
-                                   "curl -s http://169.254.169.254/ || echo refused")
-    assert output["stdout"] == "000refused\n"
-    assert time.monotonic() - started < 5
+    output = one(client, provider, "timeout 20 curl -s -o /dev/null -w '%{http_code}' http://1.1.1.1/; echo \" $?\"; "
+                                   "timeout 20 curl -s http://169.254.169.254/; echo $?")
+    assert output["stdout"] == "000 7\n7\n", "refused, and not waited for"
 
 
 # ---- output ----
@@ -253,7 +243,7 @@ def test_100_commands_run_and_101_do_not(client, provider):
 
 def test_the_requests_own_timeout_is_default_and_ceiling(client, provider):
     tool = {"type": "openrouter:shell", "parameters": {"timeout_ms": 300}}
-    outputs = run(client, provider, "sleep 5", tool=tool) + run(client, provider, "sleep 5", tool=tool,
+    outputs = run(client, provider, "sleep 50", tool=tool) + run(client, provider, "sleep 50", tool=tool,
                                                                 timeout_ms=60000)
     assert [o["outcome"]["type"] for o in outputs] == ["timeout", "timeout"]
 

@@ -302,7 +302,7 @@ def test_death_while_it_is_brought_back():
 
             def use(url_client=client):
                 with contextlib.suppress(OSError, http.client.HTTPException):
-                    url_client.post("/containers/box/exec", {"commands": ["true"]}, timeout=20)
+                    url_client.post("/containers/box/exec", {"commands": ["true"]}, timeout=60)
 
             users = [threading.Thread(target=use) for _ in range(2)]
             for user in users:
@@ -310,7 +310,7 @@ def test_death_while_it_is_brought_back():
             time.sleep(r.uniform(0.005, 0.4))
             if n % 2 == 0:
                 server.kill()
-                wait_for(lambda: not server.own(), 20, message="still there: %s" % server.own())
+                wait_for(lambda: not server.own(), message="still there: %s" % server.own())
                 (server.data / "url").unlink(missing_ok=True)
                 server.start()
             else:
@@ -320,7 +320,7 @@ def test_death_while_it_is_brought_back():
             for user in users:
                 user.join()
             client = server.client()
-            wait_for(lambda: try_run(client), 20)
+            wait_for(lambda: try_run(client))
             assert client.run("box", sums)["stdout"] == want, "round %d" % n
 
 
@@ -363,7 +363,7 @@ def operate(server, model, name, stop, seed):
         else:
             command = "printf %%s %s > .t && mv .t %s" % (value, path)
         try:
-            answer = client.post("/containers/%s/exec" % name, {"commands": [command]}, timeout=20)
+            answer = client.post("/containers/%s/exec" % name, {"commands": [command]}, timeout=60)
         except (OSError, http.client.HTTPException):
             time.sleep(0.02)
             continue
@@ -418,11 +418,11 @@ def test_death_at_any_time(saving):
             for t in threads:
                 t.join()
             if victim != "gateway":
-                wait_for(lambda: not server.own(), 20, message="still there: %s" % server.own())
+                wait_for(lambda: not server.own(), message="still there: %s" % server.own())
                 (server.data / "url").unlink(missing_ok=True)
                 server.start()
             client = server.client()
-            wait_for(lambda: try_run(client), 20)
+            wait_for(lambda: try_run(client))
             check(client, model, names)
         assert deaths >= 2
         server.stop()

@@ -409,7 +409,7 @@ def test_a_client_that_goes_takes_its_turn_with_it(connect, held, goodbye):
         assert ws.closed() == 1001
     else:
         ws.close()
-    assert request.closed.wait(20)
+    assert request.closed.wait(60)
 
 
 def test_pings_and_the_limit_of_a_connection(make_server, provider):

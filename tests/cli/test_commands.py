@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -132,14 +131,12 @@ def test_a_program_that_does_not_exist(server):
 
 
 def test_timeout(server):
-    start = time.monotonic()
-    done = brig(server, "run", "--timeout", "300", "--", "sh", "-c", "echo before; sleep 30")
+    done = brig(server, "run", "--timeout", "1500", "--", "sh", "-c", "echo before; sleep 300")
     assert (done.returncode, done.stdout) == (124, b"before\n")
-    assert time.monotonic() - start < 5
 
 
 def test_a_container_works_on_after_a_timeout(server):
-    assert brig(server, "run", "--container", "after", "--timeout", "200", "sleep", "9").returncode == 124
+    assert brig(server, "run", "--container", "after", "--timeout", "200", "sleep", "99").returncode == 124
     for _ in range(3):
         done = brig(server, "run", "--container", "after", "echo", "alive")
         assert (done.returncode, done.stdout) == (0, b"alive\n")
@@ -183,8 +180,8 @@ def test_an_interrupt_ends_the_command_and_its_container(server, sig):
     assert process.stdout.readline() == b"started\n"
     assert server.guests("sleep 4321")
     process.send_signal(sig)
-    assert process.wait(10) == 128 + sig
-    wait_for(lambda: not server.guests("sleep 4321"), 5)
+    assert process.wait(60) == 128 + sig
+    wait_for(lambda: not server.guests("sleep 4321"))
     assert names(server) == before
 
 
@@ -193,7 +190,7 @@ def test_a_reader_that_goes_away_ends_the_command(server):
     process = start_brig(server, "run", "--", "sh", "-c", "yes; sleep 4322")
     process.stdout.read(10)
     process.stdout.close()
-    assert process.wait(20) == 141
+    assert process.wait(60) == 141
     assert process.stderr.read() == b""
     assert names(server) == before
 
@@ -246,7 +243,7 @@ def on_a_terminal(server, *args):
         while True:
             text += os.read(ours, 65536)
     os.close(ours)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     return text.replace(b"\r\n", b"\n")
 
 

@@ -193,7 +193,7 @@ class Server:
             while mine not in self.peers and time.monotonic() < end:
                 time.sleep(0.002)
         for t in list(self.threads):
-            t.join(20)
+            t.join(60)
 
     def one(self, sock):
         with contextlib.suppress(OSError, ValueError, EOFError), contextlib.closing(sock):
@@ -325,7 +325,7 @@ class Egress:
                                  "label": data[f[1]:f[1] + f[8]].decode()})
         return self.records
 
-    def wait_record(self, timeout=20, **fields):
+    def wait_record(self, timeout=60, **fields):
         """The first record with these fields, now or soon; it is taken away."""
         end = time.monotonic() + timeout
         while True:
@@ -338,7 +338,7 @@ class Egress:
 
     def stop(self):
         self.control.close()
-        code = self.process.wait(30)
+        code = self.process.wait(60)
         self.made.cleanup()
         self.log.seek(0)
         return code, self.log.read().decode()

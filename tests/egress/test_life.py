@@ -37,6 +37,14 @@ def ends(sock, timeout=30):
     return read_all(sock)
 
 
+def arrive(address):
+    """A connection, or None where it was reset before this thread was told that there is one."""
+    try:
+        return socket.create_connection((address, 80), 10)
+    except ConnectionResetError:
+        return None
+
+
 def test_connections_at_once(limited):
     egress, sandbox = limited("connections=3")
 
@@ -51,12 +59,12 @@ def test_connections_at_once(limited):
         with socket.create_connection((address, 443), 10) as s:
             alert = ends(s)
         # Of many that want to be told, the last are not.
-        crowd = [socket.create_connection((address, 80), 10) for _ in range(40)]
-        told = [ends(s)[:12] for s in crowd]
-        for s in crowd:
+        crowd = [arrive(address) for _ in range(40)]
+        told = [ends(s)[:12] if s else b"<reset>" for s in crowd]
+        for s in filter(None, crowd):
             s.close()
         held.pop().close()
-        for _ in range(100):  # until that one's end was noticed
+        for _ in range(600):  # until that one's end was noticed
             after = http(A, GET)
             if b"200 OK" in after:
                 break
@@ -75,7 +83,7 @@ def test_connections_a_second(limited):
 
     def talk():
         address, got, said = ask(A)[1][0], [], []
-        for _ in range(30):
+        while not said and len(got) < 300:
             try:
                 with socket.create_connection((address, 80), 10) as s:
                     s.sendall(GET)
@@ -100,7 +108,7 @@ def test_questions_a_second(limited):
 
 
 def test_time_for_a_head(limited):
-    egress, sandbox = limited("head_ms=700")
+    egress, sandbox = limited("head_ms=2000")
 
     def talk():
         with connect(A, 80) as s:
@@ -114,7 +122,7 @@ def test_time_for_a_head(limited):
 
 def test_idle(limited):
     """At rest it is closed in good order; a server that says nothing is given up, and the guest is told."""
-    egress, sandbox = limited("idle_ms=700")
+    egress, sandbox = limited("idle_ms=2000")
 
     def talk(path):
         with connect(A, 80) as s:
@@ -128,7 +136,7 @@ def test_idle(limited):
 
 
 def test_whole_life(limited):
-    egress, sandbox = limited("total_ms=1500")
+    egress, sandbox = limited("total_ms=3000")
 
     def talk():
         with connect(A, 80) as s:
@@ -167,7 +175,7 @@ def test_bytes(limited):
 
 def test_no_server(limited, clean):
     """Allowed and still no connection: said so, by status."""
-    egress, sandbox = limited("connect_ms=1500", "attempt_ms=500", lines=("allow *.example.com",))
+    egress, sandbox = limited("connect_ms=4000", "attempt_ms=1000", lines=("allow *.example.com",))
     assert b"HTTP/1.1 502" in sandbox.run(lambda: http("none.example.com", GET.replace(b"a.ex", b"none.ex")))
     assert egress.wait_record(port=80)["reason"] == "name not resolved"
     clean.names.silent.add("silent.example.com")
@@ -234,7 +242,7 @@ BAD_CONTROL = {
 def test_bad_control(clean, what):
     egress = Egress("uid=65534")
     egress.send(BAD_CONTROL[what])
-    assert egress.process.wait(30) == 1
+    assert egress.process.wait(60) == 1
     egress.log.seek(0)
     assert b"control socket" in egress.log.read()
     egress.stop()
@@ -343,7 +351,7 @@ def test_no_descriptor_stays(limited):
             for _ in range(20):
                 http(A, request)
     sandbox.run(talk)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while len(os.listdir(folder)) > before and time.monotonic() < end:
         time.sleep(0.1)
     assert len(os.listdir(folder)) <= before

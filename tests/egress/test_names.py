@@ -252,7 +252,7 @@ def test_name_servers_that_change(clean, egress, sandbox):
     def first():
         with connect(A, 80) as s:
             s.sendall(b"GET /close HTTP/1.1\r\nHost: a.example.com\r\n\r\n")
-            for _ in range(100):
+            for _ in range(1200):
                 if clean.names.asked:
                     break
                 time.sleep(0.05)

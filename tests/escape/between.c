@@ -88,7 +88,7 @@ int between_make(void)
 		;
 	printf("ready\n");
 	fflush(stdout);
-	while (poll(&p, 1, 3000) > 0) {
+	while (poll(&p, 1, 6000) > 0) {
 		ssize_t n = read(events, buf, sizeof buf);
 
 		for (char *at = buf; at < buf + n;) {

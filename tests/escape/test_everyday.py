@@ -96,5 +96,5 @@ def test_bash(run):
                " cat; echo hey >&${COPROC[1]}; read -u ${COPROC[0]} z; echo $z; exec 3<>/dev/tcp/127.0.0.1/9 || echo refused; nice -n"
                " 5 nice; ionice -c3 true; echo $?; cat <<< here; seq 3 | xargs -P3 -n1 echo | sort | tail -1; echo $(:)$((6*7))") == \
         "143\n124\nlocked\nvia\nsame\nhey\nrefused\n5\n0\nhere\n3\n42\n"
-    assert run("python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & for i in $(seq 50); do curl -s localhost:8000 >/dev/null"
+    assert run("python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & for i in $(seq 600); do curl -s localhost:8000 >/dev/null"
                " && break; sleep 0.1; done; curl -so /dev/null -w '%{http_code}\\n' localhost:8000; kill $!") == "200\n"

@@ -26,7 +26,7 @@ export class Page {
     self.context = await chrome.newContext({ viewport: { width, height }, colorScheme: theme, locale: "en-GB", timezoneId: "UTC", acceptDownloads: true });
     self.page = await self.context.newPage();
     const { page } = self;
-    page.setDefaultTimeout(15_000);
+    page.setDefaultTimeout(60_000);
     await page.addInitScript(() => {
       window.violations = [];
       addEventListener("securitypolicyviolation", (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}:${e.lineNumber}`));

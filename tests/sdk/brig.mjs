@@ -14,8 +14,8 @@ export const KEY = "brig-sdk-key-0123456789abcdef";
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
-/** Waits until what() is true and returns it. */
-export async function until(what, message, timeout = 10_000) {
+/** Waits until what() is true and returns it. The bound is for what hangs. */
+export async function until(what, message, timeout = 60_000) {
   const end = performance.now() + timeout;
   for (;;) {
     const value = await what();
@@ -103,12 +103,12 @@ export class Brig {
   /** SIGTERM; the server must end well and leave nothing behind. */
   async stop() {
     this.process.kill("SIGTERM");
-    const killer = setTimeout(() => this.process.kill("SIGKILL"), 20_000);
+    const killer = setTimeout(() => this.process.kill("SIGKILL"), 60_000);
     const code = await this.ended;
     clearTimeout(killer);
     const log = this.log();
     let left;
-    await until(() => !(left = this.leftovers()).length, null, 3000).catch(() => {});
+    await until(() => !(left = this.leftovers()).length).catch(() => {});
     this.remove();
     if (code !== 0) throw new Error(`brig serve ended with ${code}:\n${log.slice(-4000)}`);
     if (left.length) throw new Error(`left behind:\n${left.join("\n")}`);

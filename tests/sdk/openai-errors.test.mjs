@@ -217,7 +217,7 @@ describe("a client that goes away", () => {
   const marks = (n) => `sleep 86${n}.${process.pid}`;
 
   async function goneWithin(ms, since, what, message) {
-    await until(what, message, 5000);
+    await until(what, message);
     const took = performance.now() - since;
     assert.ok(took < ms, `${message}: only after ${took.toFixed()} ms`);
   }
@@ -238,7 +238,7 @@ describe("a client that goes away", () => {
       const stream = await client.responses.create({ model: model.name, input: "go", stream: true });
       await leave(stream);
       const left = performance.now();
-      await goneWithin(500, left, () => model.requests[0].closedAt, "the upstream was not closed");
+      await goneWithin(5000, left, () => model.requests[0].closedAt, "the upstream was not closed");
     });
   }
 
@@ -252,7 +252,7 @@ describe("a client that goes away", () => {
     });
     const error = await rejection(stream.finalResponse());
     assert.ok(error instanceof OpenAI.APIUserAbortError, `${error}`);
-    await goneWithin(500, left, () => model.requests[0].closedAt, "the upstream was not closed");
+    await goneWithin(5000, left, () => model.requests[0].closedAt, "the upstream was not closed");
   });
 
   test("a signal on a whole request closes the upstream", async () => {
@@ -263,7 +263,7 @@ describe("a client that goes away", () => {
     const left = performance.now();
     leaving.abort();
     assert.ok(await answer instanceof OpenAI.APIUserAbortError);
-    await goneWithin(500, left, () => model.requests[0].closedAt, "the upstream was not closed");
+    await goneWithin(5000, left, () => model.requests[0].closedAt, "the upstream was not closed");
   });
 
   for (const [n, streamed] of [[1, true], [2, false]]) {
@@ -279,7 +279,7 @@ describe("a client that goes away", () => {
       await until(() => processesWith(mark).length, "the command did not start");
       const left = performance.now();
       leaving.abort();
-      await goneWithin(1000, left, () => !processesWith(mark).length, "the command was not killed");
+      await goneWithin(5000, left, () => !processesWith(mark).length, "the command was not killed");
       await answer;
       assert.equal(model.requests.length, 1);
     });
@@ -287,7 +287,7 @@ describe("a client that goes away", () => {
 
   test("its own time limit ends the request on both sides", async () => {
     for (const stream of [false, true]) {
-      const impatient = connect(brig, { timeout: 300, maxRetries: 0 });
+      const impatient = connect(brig, { timeout: 2000, maxRetries: 0 });
       const model = fake.model({ steps: [hold] });
       const error = await rejection((async () => {
         const answer = await impatient.responses.create({ model: model.name, input: "go", stream });

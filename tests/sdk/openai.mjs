@@ -13,7 +13,7 @@ import { KEY } from "./brig.mjs";
 export function connect(brig, more = {}) {
   const wire = { sent: 0, answers: [] };
   const client = new OpenAI({
-    baseURL: `${brig.url}/v1`, apiKey: KEY, timeout: 20_000, ...more,
+    baseURL: `${brig.url}/v1`, apiKey: KEY, timeout: 60_000, ...more,
     async fetch(...args) {
       wire.sent++;
       const answer = await fetch(...args);

@@ -220,7 +220,7 @@ def settled(client, clients):
         wanted = ["soak/%d" % s.number for s in clients.seen if s.generation and s.kind != "exec"]
         done = all(row["ledger_status"] != "open" for row in rows) and all(w in found for w in wanted)
         return rows if done else None
-    return wait_for(look, 120, 0.3, message="rows stay open, or are missing")
+    return wait_for(look, timeout=120, every=0.3, message="rows stay open, or are missing")
 
 
 def check_rows(rows, clients, killed):
@@ -306,7 +306,7 @@ def check_metrics(client, rows):
     """Everything was counted since the server's start, once: what is in a row is in a counter."""
     turns, execs = [r for r in rows if r["api_type"] != "exec"], [r for r in rows if r["api_type"] == "exec"]
     # A row is seen a moment before it is counted.
-    wait_for(lambda: scrape(client).value("brig_turns_total") + scrape(client).value("brig_execs_total") >= len(rows), 10, 0.1)
+    wait_for(lambda: scrape(client).value("brig_turns_total") + scrape(client).value("brig_execs_total") >= len(rows), every=0.1)
     there = scrape(client)
     wanted = {
         "brig_turns_total": len(turns), "brig_execs_total": len(execs), "brig_turn_duration_seconds_count": len(turns),
@@ -430,7 +430,7 @@ def test_nothing_is_lost_where_gateways_and_server_are_killed(request):
                 done, quick = True, 0
                 port = server.port
                 server.kill()
-                wait_for(lambda: not server.own(), 20, 0.05)
+                wait_for(lambda: not server.own(), every=0.05)
                 server.config["listen"] = "127.0.0.1:%d" % port
                 server.start()
             else:
@@ -440,8 +440,8 @@ def test_nothing_is_lost_where_gateways_and_server_are_killed(request):
                     victim = random.choice(gateways)
                     quick += age(victim) <= 11
                     os.kill(victim, signal.SIGKILL)
-                    wait_for(lambda: len(server.gateways()) == 3, 20, 0.05)
-        wait_for(lambda: len(server.gateways()) == 3, 20, 0.05)
+                    wait_for(lambda: len(server.gateways()) == 3, every=0.05)
+        wait_for(lambda: len(server.gateways()) == 3, every=0.05)
 
     for server, client, clients, rows in run(request, 3, SECONDS / 2, kills):
         recovered = [row for row in rows if row["ledger_status"] == "recovered"]

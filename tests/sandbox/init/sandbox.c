@@ -240,7 +240,7 @@ static void remove_groups_below(void)
 		snprintf(path, sizeof path, "%s/run/%d", host.groups[0], i);
 		rmdir(path);
 	}
-	for (int tries = 0; tries < 200; tries++) {
+	for (int tries = 0; tries < 12000; tries++) {
 		snprintf(path, sizeof path, "%s/run", host.groups[0]);
 		int a = rmdir(path) < 0 && errno != ENOENT;
 
@@ -618,7 +618,7 @@ int sandbox_end(struct sandbox *sb)
 	int status = -1;
 
 	close(sb->control);
-	for (int i = 0; i < 400; i++) {
+	for (int i = 0; i < 12000; i++) {
 		if (waitpid(sb->pid, &status, WNOHANG) == sb->pid)
 			break;
 		status = -1;

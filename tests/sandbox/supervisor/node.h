@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define NODE_LIMIT_MS 10000
+#define NODE_LIMIT_MS 30000
 
 struct node {
 	struct sup_config cfg;

@@ -415,7 +415,7 @@ static void killed_and_started_again(void **state)
 		else
 			sleep_ms(7 * i); /* in the midst of making them */
 		node_kill(&n);
-		uint64_t end = now_ms() + 5000;
+		uint64_t end = now_ms() + NODE_LIMIT_MS;
 		while (node_inits(&n) > 0 && now_ms() < end)
 			sleep_ms(5);
 		assert_int_equal(node_inits(&n), 0); /* they saw its end */

@@ -289,8 +289,12 @@ static void keeping(void **state)
 	struct sup_claim other = node_claim(&n, "b"); /* a kept one does not make room */
 	assert_int_equal(node_claimed(&n, 0, &other, &r), -1);
 	expect_failed(&r, SUP_E_CAPACITY);
-	while (now_ms() - start < 800)
-		assert_int_equal(node_state(&n, "a"), SUP_ST_RUNNING);
+	for (;;) {
+		uint32_t is = node_state(&n, "a");
+		if (now_ms() - start >= 890)
+			break;
+		assert_int_equal(is, SUP_ST_RUNNING);
+	}
 	node_await_state(&n, "a", SUP_ST_FROZEN);
 	assert_true(now_ms() - start >= 890);
 	expect_ended(&n, 0, SUP_END_IDLE);
@@ -321,7 +325,7 @@ static void deleting(void **state)
 	channel_start(channel, "sleep 1000", 99); /* held and busy: the holder loses its command */
 	node_key_op(&n, 0, SUP_DELETE, "a", &r);
 	assert_int_equal(r.h.op, SUP_DONE);
-	assert_true(channel_is_closed(channel, 5000));
+	assert_true(channel_is_closed(channel, NODE_LIMIT_MS));
 	close(channel);
 	assert_int_equal(node_state(&n, "a"), SUP_ST_UNKNOWN);
 	node_key_op(&n, 0, SUP_DELETE, "a", &r); /* again: done is done */
@@ -596,12 +600,12 @@ static void eviction(void **state)
 	uint64_t start = now_ms();
 	assert_int_equal(node_claimed(&n, 0, &c, &r), -1);
 	expect_failed(&r, SUP_E_CAPACITY);
-	assert_true(now_ms() - start < 200);
+	assert_true(now_ms() - start < NODE_LIMIT_MS / 2);
 	c.wait_ms = 400;
 	start = now_ms();
 	assert_int_equal(node_claimed(&n, 0, &c, &r), -1);
 	expect_failed(&r, SUP_E_CAPACITY);
-	assert_true(now_ms() - start >= 390 && now_ms() - start < 2000);
+	assert_true(now_ms() - start >= 390 && now_ms() - start < NODE_LIMIT_MS / 2);
 	c.wait_ms = 8000;
 	c.h.seq = ++n.seq;
 	node_send(&n, 0, &c, sizeof(c));
@@ -930,7 +934,7 @@ static void hostile_gateway(void **state)
 			node_send(&n, 0, noise, 512);
 		else
 			node_send(&n, 0, &c, len);
-		assert_true(channel_is_closed(n.sock[0], 5000));
+		assert_true(channel_is_closed(n.sock[0], NODE_LIMIT_MS));
 		node_take_gateway(&n);
 	}
 	/* a descriptor that no message carries */
@@ -950,7 +954,7 @@ static void hostile_gateway(void **state)
 	cm->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(cm), &held, sizeof(int));
 	assert_true(sendmsg(n.sock[0], &msg, 0) > 0);
-	assert_true(channel_is_closed(n.sock[0], 5000));
+	assert_true(channel_is_closed(n.sock[0], NODE_LIMIT_MS));
 	assert_int_equal(node_quiet(&n, 1, 50), true);
 	assert_string_equal(channel_output(held, "echo still mine"), "still mine\n");
 	close(held);
@@ -975,7 +979,7 @@ static void gateway_that_does_not_read(void **state)
 	union reply r;
 	uint64_t start = now_ms();
 	node_key_op(&n, 1, SUP_STATUS, "a", &r);
-	assert_true(now_ms() - start < 1000);
+	assert_true(now_ms() - start < NODE_LIMIT_MS / 2);
 	node_take_gateway(&n);
 	finish(&n);
 }
@@ -994,7 +998,7 @@ static void init_is_killed(void **state)
 	assert_true(init > 0);
 	kill(init, SIGKILL);
 	expect_ended(&n, 0, SUP_END_INIT_DIED);
-	assert_true(channel_is_closed(channel, 2000));
+	assert_true(channel_is_closed(channel, NODE_LIMIT_MS));
 	close(channel);
 	int count = -1;
 	node_ticks(&n, &count);
@@ -1028,12 +1032,12 @@ static void supervisor_is_killed(void **state)
 	channel_output(channel, "echo kept > f; sync; (sleep 1000 >/dev/null 2>&1 &)");
 	channel_start(channel, "sleep 2000", 5);
 	node_kill(&n);
-	assert_true(channel_is_closed(channel, 5000)); /* inits saw end-of-file */
+	assert_true(channel_is_closed(channel, NODE_LIMIT_MS)); /* inits saw end-of-file */
 	close(channel);
 	/* Nothing lives on by itself; but on version 1 what is frozen can only die once the next
 	 * one thaws it. */
 	int count = 1;
-	uint64_t end = now_ms() + 5000;
+	uint64_t end = now_ms() + NODE_LIMIT_MS;
 	while (n.cfg.cgroups == SUP_CG_AUTO && count > 0 && now_ms() < end)
 		node_ticks(&n, &count);
 	assert_true(count == 0 || n.cfg.cgroups == SUP_CG_FORCE_V1);
@@ -1231,7 +1235,7 @@ static void drain_has_an_end(void **state)
 		struct node n;
 		union reply r;
 		node_make(&n);
-		n.cfg.grace_ms = twice ? 20000 : 2500;
+		n.cfg.grace_ms = twice ? 60000 : 5000;
 		node_start(&n);
 		int channel = claim_ok(&n, 0, "a", &r);
 		stop_process(n.gateway[0]); /* SIGTERM stays pending */
@@ -1244,8 +1248,8 @@ static void drain_has_an_end(void **state)
 		if (twice)
 			kill(n.pid, SIGINT);
 		assert_int_equal(node_wait(&n), 0);
-		assert_true(now_ms() - start < 8000);
-		assert_true(twice || now_ms() - start >= 2490);
+		assert_true(now_ms() - start < 30000);
+		assert_true(twice || now_ms() - start >= 4990);
 		close(channel);
 		finish(&n);
 	}

@@ -223,7 +223,7 @@ static void test_cut_requests(void **state)
 		socket_send(fd, cut[i], strlen(cut[i]));
 		loop_ms(5);
 		assert_int_equal(shutdown(fd, SHUT_WR), 0);
-		assert_true(socket_read_all(fd, &answer, 2000));
+		assert_true(socket_read_all(fd, &answer, 60000));
 		assert_int_equal(answer.len, 0);
 		close(fd);
 	}

@@ -40,6 +40,14 @@ void loop_once(void)
 	event_base_loop(loop_base(), EVLOOP_ONCE);
 }
 
+uint64_t cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 void loop_ms(unsigned ms)
 {
 	uint64_t end = clock_mono_ms() + ms;

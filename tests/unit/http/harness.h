@@ -22,6 +22,7 @@ struct event_base *loop_base(void);
 void loop_free(void);
 void loop_once(void);
 void loop_ms(unsigned ms);
+uint64_t cpu_ms(void); /* what this process has computed */
 #define LOOP_UNTIL(condition, ms)                                                                  \
 	do {                                                                                       \
 		uint64_t loop_end_ = clock_mono_ms() + (ms);                                       \

@@ -64,7 +64,7 @@ static void test_work_and_done(void **state)
 			assert_true(pool_run(pool, work, done, &tasks[i]));
 	}
 	assert_int_equal(n_done, 0); /* never from inside pool_run */
-	LOOP_UNTIL(n_done == 100, 5000);
+	LOOP_UNTIL(n_done == 100, 60000);
 	for (i = 0; i < 100; i++)
 		assert_true(
 		        tasks[i].worked && tasks[i].done && tasks[i].on_pool && tasks[i].on_loop);
@@ -84,9 +84,9 @@ static void test_bound(void **state)
 	assert_true(n >= 4096 && n <= 4099);
 	assert_int_equal(pool_queued(pool), 4096);
 	pthread_mutex_unlock(&gate);
-	LOOP_UNTIL(n_done == n, 10000);
+	LOOP_UNTIL(n_done == n, 60000);
 	assert_true(pool_run(pool, work, done, &tasks[4999]));
-	LOOP_UNTIL(n_done == n + 1, 5000);
+	LOOP_UNTIL(n_done == n + 1, 60000);
 }
 
 static void test_free_does_what_is_queued(void **state)

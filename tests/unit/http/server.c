@@ -41,7 +41,7 @@ static void say(int fd, const char *text)
 /* Reads until text has come n times. */
 static void expect_times(int fd, struct buf *in, const char *text, size_t n)
 {
-	LOOP_UNTIL((socket_read(fd, in), count_of(in, text) >= n), 3000);
+	LOOP_UNTIL((socket_read(fd, in), count_of(in, text) >= n), 60000);
 	assert_int_equal(count_of(in, text), n);
 }
 
@@ -52,7 +52,7 @@ static void expect(int fd, struct buf *in, const char *text)
 
 static void expect_closed(int fd, struct buf *in)
 {
-	assert_true(socket_read_all(fd, in, 3000));
+	assert_true(socket_read_all(fd, in, 60000));
 }
 
 #define ASK(text)                                                                                  \
@@ -85,7 +85,7 @@ static void test_head_leaves_with_the_first_piece(void **state)
 	serve_start(NULL);
 	{
 		ASK(GET("/open"));
-		LOOP_UNTIL(serve.n_records == 1 && serve.records[0]->n_requests == 1, 1000);
+		LOOP_UNTIL(serve.n_records == 1 && serve.records[0]->n_requests == 1, 60000);
 		x = serve.records[0]->x;
 		n_sends = 0;
 		http_respond_start(x, 200, "text/event-stream");
@@ -99,7 +99,7 @@ static void test_head_leaves_with_the_first_piece(void **state)
 		expect(fd, &in, "\r\n\r\n9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n");
 		http_finish(x);
 		expect(fd, &in, "\r\n0\r\n\r\n");
-		LOOP_UNTIL(serve.records[0]->n_gone, 1000);
+		LOOP_UNTIL(serve.records[0]->n_gone, 60000);
 		assert_int_equal(serve.records[0]->why, HTTP_GONE_DONE);
 		/* A head without a piece leaves on its own. */
 		say(fd, GET("/stream"));
@@ -239,11 +239,11 @@ static void test_pipelining_keeps_order(void **state)
 		ASK(GET("/open") POST("/echo") "Content-Length: 3\r\n\r\ntwo" POST(
 		        "/echo") "Transfer-Encoding: "
 		                 "chunked\r\n\r\n5\r\nthree\r\n0\r\n\r\n" GET("/open"));
-		LOOP_UNTIL(serve.n_records == 1, 1000);
+		LOOP_UNTIL(serve.n_records == 1, 60000);
 		loop_ms(20);
 		assert_int_equal(serve.n_records, 1); /* the others wait */
 		http_respond(serve.records[0]->x, 200, "text/plain", STR("one"));
-		LOOP_UNTIL(serve.n_records == 4, 1000);
+		LOOP_UNTIL(serve.n_records == 4, 60000);
 		http_respond(serve.records[3]->x, 200, "text/plain", STR("four"));
 		expect(fd, &in, "four");
 		assert_true(strstr(in.data, "one") < strstr(in.data, "two"));
@@ -277,7 +277,7 @@ static void test_head_request(void **state)
 		ASK("HEAD /echo HTTP/1.1\r\n" HOST "\r\n");
 		expect(fd, &in, "Content-Length: 5\r\n");
 		say(fd, "HEAD /open HTTP/1.1\r\n" HOST "\r\n");
-		LOOP_UNTIL(serve.n_records == 2, 1000);
+		LOOP_UNTIL(serve.n_records == 2, 60000);
 		http_respond_start(serve.records[1]->x, 200, "text/plain");
 		http_write(serve.records[1]->x, STR("dropped"));
 		http_finish(serve.records[1]->x);
@@ -305,7 +305,7 @@ static void test_http_1_0(void **state)
 		ASK("POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi");
 		expect(fd, &in, "Connection: keep-alive\r\n");
 		say(fd, "GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-		LOOP_UNTIL(serve.n_records == 3, 1000);
+		LOOP_UNTIL(serve.n_records == 3, 60000);
 		http_write(serve.records[2]->x, STR("piece "));
 		http_write(serve.records[2]->x, STR("by piece"));
 		http_finish(serve.records[2]->x);
@@ -321,7 +321,7 @@ static void test_statuses_without_body(void **state)
 	serve_start(NULL);
 	{
 		ASK(GET("/open"));
-		LOOP_UNTIL(serve.n_records == 1, 1000);
+		LOOP_UNTIL(serve.n_records == 1, 60000);
 		http_response_header(serve.records[0]->x, "X-A", "b");
 		http_respond(serve.records[0]->x, 204, NULL, (struct str){NULL, 0});
 		expect(fd, &in, "HTTP/1.1 204 No Content\r\n");
@@ -339,19 +339,19 @@ static void test_sized_answer(void **state)
 	serve_start(NULL);
 	{
 		ASK(GET("/open"));
-		LOOP_UNTIL(serve.n_records == 1, 1000);
+		LOOP_UNTIL(serve.n_records == 1, 60000);
 		http_respond_start_length(serve.records[0]->x, 200, "a/b", 10);
 		http_write(serve.records[0]->x, STR("01234"));
 		http_write(serve.records[0]->x, STR("56789 and more than was said"));
 		http_finish(serve.records[0]->x);
 		expect(fd, &in, "Content-Length: 10\r\n\r\n0123456789");
 		say(fd, GET("/open"));
-		LOOP_UNTIL(serve.n_records == 2, 1000);
+		LOOP_UNTIL(serve.n_records == 2, 60000);
 		http_respond_start_length(serve.records[1]->x, 200, "a/b", 10);
 		http_write(serve.records[1]->x, STR("short"));
 		http_finish(serve.records[1]->x);
 		expect_closed(fd, &in);
-		LOOP_UNTIL(serve.records[1]->n_gone, 1000);
+		LOOP_UNTIL(serve.records[1]->n_gone, 60000);
 		assert_int_equal(serve.records[0]->why, HTTP_GONE_DONE);
 		assert_int_equal(serve.records[1]->why, HTTP_GONE_ABORTED);
 		close(fd);
@@ -454,17 +454,17 @@ static void test_coded_bodies(void **state)
 		m = gzip_of(plain + 1000, sizeof(plain) - 1000, coded + n, 400000 - n);
 		say_coded(fd, "/echo", "gzip", coded, n + m, false); /* two members */
 		expect(fd, &in, "Content-Length: 300000\r\n");
-		LOOP_UNTIL((socket_read(fd, &in), in.len > 300000), 3000);
+		LOOP_UNTIL((socket_read(fd, &in), in.len > 300000), 60000);
 		assert_memory_equal(in.data + in.len - 300000, plain, 300000);
 		buf_reset(&in);
 		say_coded(fd, "/pieces", "x-gzip", coded, n + m, true);
-		LOOP_UNTIL((socket_read(fd, &in), in.len > 300000), 3000);
+		LOOP_UNTIL((socket_read(fd, &in), in.len > 300000), 60000);
 		assert_memory_equal(in.data + in.len - 300000, plain, 300000);
 		buf_reset(&in);
 		n = ZSTD_compress(coded, 400000, plain, 1000, 3);
 		m = ZSTD_compress(coded + n, 400000 - n, plain + 1000, sizeof(plain) - 1000, 3);
 		say_coded(fd, "/echo", "Zstd", coded, n + m, true); /* two frames */
-		LOOP_UNTIL((socket_read(fd, &in), in.len > 300000), 3000);
+		LOOP_UNTIL((socket_read(fd, &in), in.len > 300000), 60000);
 		assert_memory_equal(in.data + in.len - 300000, plain, 300000);
 		buf_reset(&in);
 		say_coded(fd, "/echo", "identity", "plain", 5, false);
@@ -667,7 +667,7 @@ static void test_in_flight_limit(void **state)
 	held = socket_connect(serve.port);
 	say(held, POST("/open") "Content-Length: 100000\r\n\r\n");
 	assert_true(socket_send(held, body, 100000));
-	LOOP_UNTIL(serve.n_records == 1 && serve.records[0]->n_requests == 1, 1000);
+	LOOP_UNTIL(serve.n_records == 1 && serve.records[0]->n_requests == 1, 60000);
 	{
 		ASK(POST("/echo") "Content-Length: 100000\r\n\r\n");
 		expect_closed(fd, &in);
@@ -703,19 +703,18 @@ static void test_time_limits(void **state)
 	uint64_t begin;
 	size_t i;
 
-	o.head_timeout_ms = 150;
-	o.body_timeout_ms = 150;
-	o.idle_timeout_ms = 300;
+	o.head_timeout_ms = 600;
+	o.body_timeout_ms = 1000;
+	o.idle_timeout_ms = 1500;
 	serve_start(&o);
 	{
 		/* A byte now and then does not prolong a head. */
 		ASK("GET /echo HTTP/1.1\r\n");
-		begin = clock_mono_ms();
-		for (i = 0; i < 20 && socket_read(fd, &in) && in.len == 0; i++) {
+		for (i = 0; i < 100 && socket_read(fd, &in) && in.len == 0; i++) {
 			socket_send(fd, "X", 1);
 			loop_ms(20);
 		}
-		assert_true(clock_mono_ms() - begin < 400);
+		assert_true(i < 100);
 		expect_closed(fd, &in);
 		assert_int_equal(serve_status(&in), 408);
 		close(fd);
@@ -724,7 +723,7 @@ static void test_time_limits(void **state)
 		/* But it does prolong a body. */
 		ASK(POST("/echo") "Content-Length: 10\r\n\r\n");
 		for (i = 0; i < 5; i++) {
-			loop_ms(60);
+			loop_ms(250);
 			say(fd, "x");
 		}
 		assert_true(socket_read(fd, &in));
@@ -739,7 +738,7 @@ static void test_time_limits(void **state)
 		begin = clock_mono_ms();
 		expect_closed(fd, &in);
 		assert_int_equal(in.len, 0);
-		assert_true(clock_mono_ms() - begin >= 250);
+		assert_true(clock_mono_ms() - begin >= 1400);
 		close(fd);
 	}
 	{
@@ -753,13 +752,13 @@ static void test_time_limits(void **state)
 	{
 		/* An open exchange has no limit of its own. */
 		ASK(GET("/open"));
-		loop_ms(500);
+		loop_ms(2000);
 		http_respond(serve.records[serve.n_records - 1]->x, 200, NULL, STR("late"));
 		expect(fd, &in, "late");
 		/* A head that begins at the end of the idle time has its whole time. */
-		loop_ms(200);
+		loop_ms(1000);
 		say(fd, "GET /echo HTTP/1.1\r\n");
-		loop_ms(80);
+		loop_ms(300);
 		say(fd, HOST "\r\n");
 		expect(fd, &in, "empty");
 		close(fd);
@@ -838,14 +837,6 @@ static void test_answer_in_mid_body(void **state)
 
 /* ---- flow ---- */
 
-static uint64_t cpu_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static bool pause_in_body(struct record *r, struct http_exchange *x, enum hook where)
 {
 	if (where == HOOK_BODY && r->n_ends == 0)
@@ -877,7 +868,7 @@ static void test_paused_body(void **state)
 	serve.hook = pause_in_body;
 	{
 		ASK(POST("/pieces") "Content-Length: 8388608\r\n\r\n");
-		LOOP_UNTIL(serve.n_records == 1, 1000);
+		LOOP_UNTIL(serve.n_records == 1, 60000);
 		r = serve.records[0];
 		/* Paused after the first piece: the rest fills the kernel's buffers, nothing spins.
 		 */
@@ -900,7 +891,7 @@ static void test_paused_body(void **state)
 		}
 		assert_int_equal(r->body.len, n);
 		assert_memory_equal(r->body.data, body, n);
-		LOOP_UNTIL((socket_read(fd, &in), in.len > n), 5000);
+		LOOP_UNTIL((socket_read(fd, &in), in.len > n), 60000);
 		close(fd);
 	}
 	free(body);
@@ -923,7 +914,7 @@ static void test_paused_coded_body(void **state)
 		ASK("");
 		m = gzip_of(body, n, coded, n);
 		say_coded(fd, "/pieces", "gzip", coded, m, chunked);
-		LOOP_UNTIL(serve.n_records == chunked + 1, 1000);
+		LOOP_UNTIL(serve.n_records == chunked + 1, 60000);
 		r = serve.records[chunked];
 		for (end = clock_mono_ms() + 20000; r->n_ends == 0 && clock_mono_ms() < end;) {
 			before = r->n_pieces;
@@ -934,7 +925,7 @@ static void test_paused_coded_body(void **state)
 		assert_int_equal(r->body.len, n);
 		assert_memory_equal(r->body.data, body, n);
 		assert_true(r->n_pieces >= n / 16384);
-		LOOP_UNTIL((socket_read(fd, &in), in.len > n), 5000);
+		LOOP_UNTIL((socket_read(fd, &in), in.len > n), 60000);
 		close(fd);
 	}
 	free(body);
@@ -952,7 +943,7 @@ static void test_high_and_low_water(void **state)
 	serve_start(&o);
 	{
 		ASK(GET("/stream"));
-		LOOP_UNTIL(serve.n_records == 1, 1000);
+		LOOP_UNTIL(serve.n_records == 1, 60000);
 		r = serve.records[0];
 		/* The client takes nothing: the kernel's buffers fill, then ours to high water. */
 		while (!http_above_high_water(r->x)) {
@@ -964,7 +955,7 @@ static void test_high_and_low_water(void **state)
 		assert_true(http_pending(r->x) < o.high_water + 2 * 65536);
 		loop_ms(30);
 		assert_int_equal(r->n_drains, 0);
-		LOOP_UNTIL((socket_read(fd, &in), r->n_drains == 1), 3000);
+		LOOP_UNTIL((socket_read(fd, &in), r->n_drains == 1), 60000);
 		assert_true(http_pending(r->x) < o.low_water);
 		assert_false(http_above_high_water(r->x));
 		drains = r->n_drains;
@@ -987,10 +978,10 @@ static void test_large_answer(void **state)
 	serve_start(NULL);
 	{
 		ASK(GET("/open"));
-		LOOP_UNTIL(serve.n_records == 1, 1000);
+		LOOP_UNTIL(serve.n_records == 1, 60000);
 		http_respond(serve.records[0]->x, 200, "a/b", (struct str){body, n});
 		say(fd, GET("/echo"));
-		LOOP_UNTIL((socket_read(fd, &in), in.len > n && holds(&in, "empty")), 10000);
+		LOOP_UNTIL((socket_read(fd, &in), in.len > n && holds(&in, "empty")), 60000);
 		assert_memory_equal(strstr(in.data, "\r\n\r\n") + 4, body, n);
 		close(fd);
 	}
@@ -1005,11 +996,11 @@ static void test_stalled_client(void **state)
 	struct record *r;
 	size_t i;
 
-	o.write_timeout_ms = 400;
+	o.write_timeout_ms = 1500;
 	serve_start(&o);
 	{
 		ASK(GET("/stream"));
-		LOOP_UNTIL(serve.n_records == 1, 1000);
+		LOOP_UNTIL(serve.n_records == 1, 60000);
 		r = serve.records[0];
 		for (i = 0; i < 48; i++)
 			http_write(r->x, (struct str){piece, 1 << 20});
@@ -1017,11 +1008,11 @@ static void test_stalled_client(void **state)
 		for (i = 0; i < 10; i++) {
 			static char some[1 << 20];
 
-			loop_ms(100);
+			loop_ms(250);
 			assert_true(recv(fd, some, sizeof(some), 0) > 0);
 		}
 		assert_int_equal(r->n_gone, 0);
-		LOOP_UNTIL(r->n_gone == 1, 2000);
+		LOOP_UNTIL(r->n_gone == 1, 60000);
 		assert_int_equal(r->why, HTTP_GONE_STALLED);
 		close(fd);
 	}
@@ -1042,7 +1033,7 @@ static void test_drain(void **state)
 	{
 		ASK(GET("/open"));
 		LOOP_UNTIL(
-		        serve.n_records == 1 && http_server_connections(serve.server) == 2, 1000);
+		        serve.n_records == 1 && http_server_connections(serve.server) == 2, 60000);
 		http_server_drain(serve.server);
 		expect_closed(idle, &more);
 		close(idle);
@@ -1057,7 +1048,7 @@ static void test_drain(void **state)
 		assert_true(holds(&in, "last"));
 		close(fd);
 	}
-	LOOP_UNTIL(http_server_connections(serve.server) == 0, 1000);
+	LOOP_UNTIL(http_server_connections(serve.server) == 0, 60000);
 	serve_stop();
 }
 
@@ -1078,13 +1069,13 @@ static void test_most_connections(void **state)
 	/* The one that was idle longest makes room. */
 	more = socket_connect(serve.port);
 	say(more, GET("/open"));
-	LOOP_UNTIL(serve.n_records == 1, 1000);
+	LOOP_UNTIL(serve.n_records == 1, 60000);
 	expect_closed(fds[0], &in);
 	assert_int_equal(in.len, 0);
 	assert_int_equal(http_server_connections(serve.server), 4);
 	for (i = 1; i < 4; i++)
 		say(fds[i], GET("/open"));
-	LOOP_UNTIL(serve.n_records == 4, 1000);
+	LOOP_UNTIL(serve.n_records == 4, 60000);
 	/* All are in use: the next waits until one ends. */
 	close(fds[0]);
 	fds[0] = socket_connect(serve.port);
@@ -1138,7 +1129,7 @@ static void test_thousand_streams(void **state)
 		fds[i] = socket_connect(serve.port);
 		say(fds[i], GET("/stream"));
 	}
-	LOOP_UNTIL(serve.n_records == N, 10000);
+	LOOP_UNTIL(serve.n_records == N, 60000);
 	for (i = 0; i < N; i++)
 		http_write(serve.records[i]->x, STR("data: x\n\n"));
 	for (i = 0; i < N; i++)
@@ -1146,7 +1137,7 @@ static void test_thousand_streams(void **state)
 	assert_int_equal(http_server_open_exchanges(serve.server), N);
 	for (i = 0; i < N; i++)
 		close(fds[i]);
-	LOOP_UNTIL(http_server_open_exchanges(serve.server) == 0, 5000);
+	LOOP_UNTIL(http_server_open_exchanges(serve.server) == 0, 60000);
 	for (i = 0; i < N; i++)
 		gone += serve.records[i]->why == HTTP_GONE_CLIENT;
 	assert_int_equal(gone, N);
@@ -1183,7 +1174,7 @@ static void test_bugs_of_a_handler(void **state)
 	serve_start(NULL);
 	{
 		ASK(GET("/open"));
-		LOOP_UNTIL(serve.n_records == 1, 1000);
+		LOOP_UNTIL(serve.n_records == 1, 60000);
 		open_x = serve.records[0]->x;
 		assert_true(unit_aborts(break_header, NULL));
 		assert_true(unit_aborts(break_framing, NULL));

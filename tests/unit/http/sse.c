@@ -210,12 +210,12 @@ static void test_time_is_linear(void **state)
 	size_t n = 8u << 20;
 	struct sse_reader *r = sse_reader_new(0, count, NULL, NULL);
 	char *bytes = malloc(n);
-	uint64_t begin = clock_mono_ms();
+	uint64_t begin = cpu_ms();
 
 	assert_non_null(bytes);
 	memset(bytes, '\r', n);
 	assert_int_equal(sse_feed(r, bytes, n, NULL), 0);
-	assert_true(clock_mono_ms() - begin < 5000);
+	assert_true(cpu_ms() - begin < 5000);
 	free(bytes);
 	sse_reader_free(r);
 }

@@ -38,7 +38,7 @@ static int status_of(const char *request)
 
 	last = 1;
 	assert_true(socket_send(fd, request, strlen(request)));
-	LOOP_UNTIL((socket_read(fd, &in), holds(&in, "\r\n\r\n")), 3000);
+	LOOP_UNTIL((socket_read(fd, &in), holds(&in, "\r\n\r\n")), 60000);
 	close(fd);
 	return serve_status(&in);
 }
@@ -97,16 +97,16 @@ static void test_bytes_both_ways(void **state)
 	serve.hook = hook;
 	fd = socket_connect(serve.port);
 	assert_true(socket_send(fd, ask, strlen(ask)));
-	LOOP_UNTIL((socket_read(fd, &in), holds(&in, "raw bytes ")), 3000);
+	LOOP_UNTIL((socket_read(fd, &in), holds(&in, "raw bytes ")), 60000);
 	assert_true(holds(&in, "HTTP/1.1 101 Switching Protocols\r\n"));
 	assert_true(holds(&in, "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"));
 	assert_true(holds(&in, "\r\n\r\nraw bytes "));
 	assert_false(holds(&in, "Transfer-Encoding"));
 	assert_true(socket_send(fd, "to the end", 10));
-	assert_true(socket_read_all(fd, &in, 3000));
+	assert_true(socket_read_all(fd, &in, 60000));
 	assert_true(holds(&in, "to the end"));
 	close(fd);
-	LOOP_UNTIL(serve.records[0]->n_gone == 1, 3000);
+	LOOP_UNTIL(serve.records[0]->n_gone == 1, 60000);
 	assert_int_equal(serve.records[0]->why, HTTP_GONE_DONE);
 	serve_stop();
 }
@@ -121,9 +121,9 @@ static void test_a_client_that_goes(void **state)
 	serve.hook = hook;
 	fd = socket_connect(serve.port);
 	assert_true(socket_send(fd, ask, strlen(ask)));
-	LOOP_UNTIL((socket_read(fd, &in), holds(&in, "\r\n\r\n")), 3000);
+	LOOP_UNTIL((socket_read(fd, &in), holds(&in, "\r\n\r\n")), 60000);
 	close(fd);
-	LOOP_UNTIL(serve.records[0]->n_gone == 1, 3000);
+	LOOP_UNTIL(serve.records[0]->n_gone == 1, 60000);
 	assert_int_equal(serve.records[0]->why, HTTP_GONE_CLIENT);
 	serve_stop();
 }

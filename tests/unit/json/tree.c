@@ -2,7 +2,6 @@
 
 #include "json/json.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -10,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { ROOM = 256 << 20 };
 
@@ -385,6 +385,14 @@ static void keyset_memory_is_bounded(void **state)
 	json_doc_free(doc);
 }
 
+static uint64_t cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 /* The bad input: 64 MiB of [1,1,…] and a million brackets. */
 static void huge_arrays_are_refused_soon(void **state)
 {
@@ -400,7 +408,7 @@ static void huge_arrays_are_refused_soon(void **state)
 		text[i + 1] = ',';
 	}
 	text[n - 1] = ']';
-	begin = clock_mono_ms();
+	begin = cpu_ms();
 	assert_int_equal(json_parse((struct str){text, n}, ROOM, &doc, &err), -ERR_TOO_LARGE);
 	assert_non_null(strstr(err.text, "more than 1000000 values"));
 	assert_int_equal(json_parse((struct str){text, n}, 1 << 20, &doc, &err), -ERR_NOMEM);
@@ -408,7 +416,7 @@ static void huge_arrays_are_refused_soon(void **state)
 	assert_int_equal(json_parse((struct str){text, n}, ROOM, &doc, &err), -ERR_INVALID);
 	/* Generous, for a loaded machine with sanitizers; the benchmark says what it really takes.
 	 */
-	assert_true(clock_mono_ms() - begin < 5000);
+	assert_true(cpu_ms() - begin < 5000);
 }
 
 static void million_values_cost_what_the_header_says(void **state)

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 
 static const struct store_scope acme = {{"acme", 4}, {"main", 4}};
@@ -131,6 +132,17 @@ static int last_number(int fd)
 	return value;
 }
 
+static void await_numbers(int fd, int wanted)
+{
+	const struct timespec pause = {.tv_nsec = 1000 * 1000};
+	int waiting = 0;
+
+	for (int i = 0; i < 60000 && waiting < wanted * (int)sizeof(wanted); i++) {
+		nanosleep(&pause, NULL);
+		assert_int_equal(ioctl(fd, FIONREAD, &waiting), 0);
+	}
+}
+
 static void test_killed_writers_lose_nothing(void **state)
 {
 	const struct place *p = *state;
@@ -151,6 +163,8 @@ static void test_killed_writers_lose_nothing(void **state)
 			write_until_killed(p, fds[1]);
 		}
 		close(fds[1]);
+		if (round >= 4)
+			await_numbers(fds[0], 2);
 		nanosleep(&pause, NULL);
 		kill(pid, SIGKILL);
 		last = last_number(fds[0]);
