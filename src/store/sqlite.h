@@ -11,7 +11,8 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
-#define SQLITE_MAIN_STATEMENTS        32
+#define SQLITE_MAIN_STATEMENTS        8
+#define SQLITE_CONTAINER_STATEMENTS   16
 #define SQLITE_DOCUMENT_STATEMENTS    16
 #define SQLITE_NETWORK_STATEMENTS     4
 #define SQLITE_RESPONSE_STATEMENTS    24
@@ -32,6 +33,7 @@ struct sqlite {
 	sqlite3 *db;
 	struct sqlite_checkpoint *checkpoint;
 	sqlite3_stmt *main[SQLITE_MAIN_STATEMENTS]; /* prepared when first used: sqlite.c */
+	sqlite3_stmt *containers[SQLITE_CONTAINER_STATEMENTS];    /* and sqlite_containers.c */
 	sqlite3_stmt *documents[SQLITE_DOCUMENT_STATEMENTS];      /* and sqlite_documents.c */
 	sqlite3_stmt *network[SQLITE_NETWORK_STATEMENTS];         /* and sqlite_network.c */
 	sqlite3_stmt *responses[SQLITE_RESPONSE_STATEMENTS];      /* and sqlite_responses.c */
@@ -66,6 +68,10 @@ int sqlite_run(struct sqlite *q, sqlite3_stmt *st, const char *step, struct erro
 /* The same for one that removes what is older than ?1, ?2 rows at most. st NULL: -ERR_IO, err is set. */
 int sqlite_run_expiry(
         struct sqlite *q, sqlite3_stmt *st, int64_t ms, uint32_t limit, const char *step, struct error *err);
+/* What a workspace holds: bytes, and where ret_n is not NULL how many rows; one without a row of this
+ * holds nothing. st NULL: -ERR_IO, err is set. */
+int sqlite_usage(struct sqlite *q, sqlite3_stmt *st, const struct store_scope *scope,
+        const char *step, uint64_t *ret_bytes, uint64_t *ret_n, struct error *err);
 /* BEGIN IMMEDIATE: waits for other writers. */
 int sqlite_begin(struct sqlite *q, struct error *err);
 /* Ends a transaction: commits when r is good, else takes all of it back. Returns r, or why the
@@ -81,7 +87,30 @@ struct sqlite_checkpoint *sqlite_checkpoint_new(sqlite3 *db, const char *path);
 /* While db is open and nobody uses it. Takes NULL; returns NULL. */
 struct sqlite_checkpoint *sqlite_checkpoint_free(struct sqlite_checkpoint *c);
 
-/* ---- sqlite_documents.c: the calls of the backend's table ---- */
+/* ---- sqlite_containers.c: the calls of the backend's table ---- */
+
+int sqlite_containers_create(struct store *s, const struct store_scope *scope,
+        const struct store_container *c, struct store_container *ret, struct error *err);
+int sqlite_containers_touch(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, const struct store_container *fresh, struct error *err);
+int sqlite_containers_get(struct store *s, const struct store_scope *scope, struct str id,
+        struct store_container *ret, struct error *err);
+int sqlite_containers_keep(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t keep_until_ms, struct error *err);
+int sqlite_containers_network(struct store *s, const struct store_scope *scope, struct str id,
+        struct str network, struct error *err);
+int sqlite_containers_mark_deleting(struct store *s, const struct store_scope *scope, struct str id,
+        int64_t now_ms, struct error *err);
+int sqlite_containers_delete(
+        struct store *s, const struct store_scope *scope, struct str id, struct error *err);
+int sqlite_containers_list(struct store *s, const struct store_scope *scope,
+        const struct store_list_query *query, struct store_list *ret, struct error *err);
+int sqlite_containers_stale(struct store *s, int64_t keep_ms, int64_t now_ms, uint32_t limit,
+        struct store_stale **ret, size_t *ret_n, struct error *err);
+int sqlite_containers_expire(
+        struct store *s, const struct store_stale *stale, int64_t now_ms, struct error *err);
+
+/* ---- sqlite_documents.c ---- */
 
 int sqlite_documents_create(struct store *s, const struct store_scope *scope,
         const struct store_document *d, uint64_t quota, store_do_fn *fn, void *ctx,

@@ -51,45 +51,27 @@ static sqlite3_stmt *prepare(struct sqlite *q, enum statement which, struct erro
 	return sqlite_statement(q, &q->documents[which], sql_of[which], err);
 }
 
-/* Outputs are 0 before: a workspace without a row holds nothing. */
-static int usage_locked(struct sqlite *q, const struct store_scope *scope, uint64_t *ret_bytes,
+static int usage(struct sqlite *q, const struct store_scope *scope, uint64_t *ret_bytes,
         uint64_t *ret_n, struct error *err)
 {
-	sqlite3_stmt *st = prepare(q, ST_USAGE, err);
-	int r = 0, step;
-
-	if (!st)
-		return -ERR_IO;
-	sqlite_bind_str(st, 1, scope->account);
-	sqlite_bind_str(st, 2, scope->workspace);
-	step = sqlite3_step(st);
-	if (step == SQLITE_ROW) {
-		*ret_bytes = (uint64_t)sqlite3_column_int64(st, 0);
-		*ret_n = (uint64_t)sqlite3_column_int64(st, 1);
-	} else if (step != SQLITE_DONE) {
-		r = sqlite_fail(q, "read usage", err);
-	}
-	sqlite_reset_statement(st);
-	return r;
+	return sqlite_usage(
+	        q, prepare(q, ST_USAGE, err), scope, "read usage", ret_bytes, ret_n, err);
 }
 
 int sqlite_documents_usage(
         struct store *s, const struct store_scope *scope, uint64_t *ret, struct error *err)
 {
 	struct sqlite *q _locked_ = sqlite_lock(s);
-	uint64_t bytes = 0, n = 0;
-	int r = usage_locked(q, scope, &bytes, &n, err);
+	uint64_t n;
 
-	if (r == 0)
-		*ret = bytes;
-	return r;
+	return usage(q, scope, ret, &n, err);
 }
 
 static int check_quota(struct sqlite *q, const struct store_scope *scope, uint64_t more,
         uint64_t quota, struct error *err)
 {
 	uint64_t used = 0, n = 0;
-	int r = usage_locked(q, scope, &used, &n, err);
+	int r = usage(q, scope, &used, &n, err);
 
 	if (r < 0)
 		return r;

@@ -129,23 +129,8 @@ static int look(struct sqlite *q, const struct store_scope *scope, const struct 
 static int usage(struct sqlite *q, const struct store_scope *scope, uint64_t *ret_bytes,
         uint64_t *ret_n, struct error *err)
 {
-	sqlite3_stmt *st = prepare(q, ST_USAGE, err);
-	int step, r = 0;
-
-	*ret_bytes = *ret_n = 0;
-	if (!st)
-		return -ERR_IO;
-	sqlite_bind_str(st, 1, scope->account);
-	sqlite_bind_str(st, 2, scope->workspace);
-	step = sqlite3_step(st);
-	if (step == SQLITE_ROW) {
-		*ret_bytes = (uint64_t)sqlite3_column_int64(st, 0);
-		*ret_n = (uint64_t)sqlite3_column_int64(st, 1);
-	} else if (step != SQLITE_DONE) {
-		r = sqlite_fail(q, "read usage of idempotency keys", err);
-	}
-	sqlite_reset_statement(st);
-	return r;
+	return sqlite_usage(q, prepare(q, ST_USAGE, err), scope, "read usage of idempotency keys",
+	        ret_bytes, ret_n, err);
 }
 
 static int insert(struct sqlite *q, const struct store_scope *scope, const struct store_claim *c,

@@ -219,21 +219,8 @@ static int add_items(struct sqlite *q, const struct store_scope *scope,
 static int usage_of(
         struct sqlite *q, const struct store_scope *scope, uint64_t *ret, struct error *err)
 {
-	sqlite3_stmt *st = prepare(q, ST_USAGE, err);
-	int step, rc = 0;
-
-	*ret = 0;
-	if (!st)
-		return -ERR_IO;
-	sqlite_bind_str(st, 1, scope->account);
-	sqlite_bind_str(st, 2, scope->workspace);
-	step = sqlite3_step(st);
-	if (step == SQLITE_ROW)
-		*ret = (uint64_t)sqlite3_column_int64(st, 0);
-	else if (step != SQLITE_DONE)
-		rc = sqlite_fail(q, "read usage of responses", err);
-	sqlite_reset_statement(st);
-	return rc;
+	return sqlite_usage(
+	        q, prepare(q, ST_USAGE, err), scope, "read usage of responses", ret, NULL, err);
 }
 
 /* The oldest make room, but for the one that is being put. */
