@@ -17,7 +17,13 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BRIG = os.environ.get("BRIG") or os.environ.get("BRIG_BIN") or str(ROOT / "build" / "brig")
 KEYS = {"one": "brig-test-key-of-workspace-one", "two": "brig-test-key-of-workspace-two",
-        "far": "brig-test-key-of-another-account"}
+        "far": "brig-test-key-of-another-account",
+        "admin": "brig-test-key-of-an-administrator", "far admin": "brig-test-key-of-another-administrator"}
+CONFIGURED_KEYS = [{"key": KEYS["one"], "account": "acme", "workspace": "one"},
+                   {"key": KEYS["two"], "account": "acme", "workspace": "two"},
+                   {"key": KEYS["far"], "account": "other", "workspace": "one"},
+                   {"key": KEYS["admin"], "account": "acme", "workspace": "one", "admin": True, "name": "boss"},
+                   {"key": KEYS["far admin"], "account": "other", "workspace": "one", "admin": True}]
 UPSTREAM_KEY = "sk-upstream-0123456789abcdef"
 
 # Each server of a run has ids of its own. Runs side by side are told their lane, 0 or 1, and then share none.
@@ -142,9 +148,7 @@ class Server:
             "workers": workers,
             "grace": "5s",
             "ids": {"base": self.id_base},
-            "keys": [{"key": KEYS["one"], "account": "acme", "workspace": "one"},
-                     {"key": KEYS["two"], "account": "acme", "workspace": "two"},
-                     {"key": KEYS["far"], "account": "other", "workspace": "one"}],
+            "keys": CONFIGURED_KEYS,
             "container": {"memory": "256m", "home": "256m", "scratch": "256m", "processes": 128, "sleep_after": "300s"},
             # What an upstream is asked is counted in most tests: those of routing let it be asked again.
             "limits": {"upstream_retries": 0, "upstream_failures": 0},
@@ -245,11 +249,13 @@ class Server:
 
     @contextlib.contextmanager
     def running(self):
-        self.start()
+        """Started; stopped and looked after at the end, or killed where something failed; removed."""
         try:
-            yield self
-        finally:
+            yield self.start()
             self.stop()
+        finally:
+            if self.process is not None:
+                self.kill()
             self.remove()
 
     # -- looking --

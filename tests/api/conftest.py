@@ -1,6 +1,5 @@
 """Fixtures: a fake provider, servers that are shared by a module, and clients of them."""
 import os
-import sys
 
 import pytest
 
@@ -51,18 +50,8 @@ def settings_of(request):
 
 def run(server):
     servers.append(server)
-    failed = True
-    try:
-        server.start()
-        failed = False
+    with server.running():
         yield server
-        server.stop()
-    finally:
-        if server.process is not None:
-            server.kill()
-        if failed:
-            sys.stderr.write(server.log_tail())
-        server.remove()
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +64,12 @@ def server(request, provider):
 def servers_1_and_3(request, provider):
     """The same with one and with three gateways."""
     yield from run(brigtest.Server(provider, workers=request.param, config=settings_of(request)))
+
+
+@pytest.fixture(scope="module")
+def four(upstream):
+    """One whose providers speak all four dialects."""
+    yield from run(brigtest.Server(None, config={"providers": upstream.config()}))
 
 
 @pytest.fixture
@@ -110,3 +105,8 @@ def client(server):
 @pytest.fixture
 def v1(server):
     return server.client(base="/v1")
+
+
+@pytest.fixture
+def admin(server):
+    return server.client("admin")

@@ -11,17 +11,12 @@ import pytest
 
 import exposition
 import otlp
-from brigtest import KEYS, SHELL, wait_for
+from brigtest import SHELL, wait_for
 from fake_provider import calls, shell, text
 from receivers import Receiver, dead_url, generation
 
-ADMIN, ADMIN_TWO = "brig-test-key-of-an-administrator", "brig-test-key-of-another-administrator"
-LIST = [{"key": KEYS["one"], "account": "acme", "workspace": "one"},
-        {"key": KEYS["two"], "account": "acme", "workspace": "two"},
-        {"key": ADMIN, "account": "acme", "workspace": "one", "admin": True},
-        {"key": ADMIN_TWO, "account": "other", "workspace": "one", "admin": True}]
 # Receivers are on loopback, which a destination that came over HTTP reaches with allow_private only.
-SETTINGS = {"keys": LIST, "egress": {"allow_private": True}}
+SETTINGS = {"egress": {"allow_private": True}}
 PATH = "/observability/destinations"
 
 
@@ -36,11 +31,6 @@ def receive():
     yield make
     for receiver in made:
         receiver.close()
-
-
-@pytest.fixture
-def admin(server):
-    return server.client(ADMIN)
 
 
 @pytest.fixture
@@ -81,7 +71,7 @@ def chatty(provider):
 
 
 def figure(server, name, **labels):
-    return exposition.parse(server.client(ADMIN).request("GET", "/metrics").body).value(name, **labels)
+    return exposition.parse(server.client("admin").request("GET", "/metrics").body).value(name, **labels)
 
 
 # ---- what is sent ----
@@ -169,7 +159,7 @@ def test_other_workspaces_are_not_told(server, provider, receive, destination):
     mine, theirs, far = receive(), receive(), receive()
     destination(*webhook(mine.url))
     destination(*webhook(theirs.url), workspace_id="two")
-    destination(*webhook(far.url), client=server.client(ADMIN_TWO))
+    destination(*webhook(far.url), client=server.client("far admin"))
     model = chatty(provider)
     one, two = ask(server.client(), model), ask(server.client("two"), model)
     mine.wait_for(one)
@@ -204,7 +194,7 @@ def test_a_dead_one_holds_nobody_else_and_gets_it_later(server, provider, receiv
     late.wait_for(ids)
     # What waits for the dead one is said, and goes with it.
     wait_for(lambda: figure(server, "brig_broadcast_waiting", type="webhook") == 3, every=0.1)
-    server.client(ADMIN).delete("%s/%s" % (PATH, dead["id"]))
+    server.client("admin").delete("%s/%s" % (PATH, dead["id"]))
     wait_for(lambda: figure(server, "brig_broadcast_waiting", type="webhook") == 0, every=0.1)
 
 
@@ -279,7 +269,7 @@ def test_only_so_much_waits(make_server, provider, receive):
     receiver.answer = lambda got: (503, {"Retry-After": "1"}, b"") if down[0] else (200, {}, b"{}")
     server = make_server(config=dict(SETTINGS, sandbox=False, limits={"broadcast_rows": 4}))
     server.start()
-    admin = server.client(ADMIN)
+    admin = server.client("admin")
     assert admin.post(PATH, {"type": "webhook", "name": "d", "config": {"url": receiver.url}}).status == 201
     ids = ask(server.client(), chatty(provider), 10)
     wait_for(lambda: figure(server, "brig_broadcast_dropped_total", type="webhook") == 6, every=0.1)
@@ -298,7 +288,7 @@ def strict(provider):
     import brigtest
     receiver = Receiver()
     server = brigtest.Server(provider, config={
-        "keys": LIST, "sandbox": False,
+        "sandbox": False,
         "broadcast": [{"type": "webhook", "name": "ours", "config": {"url": receiver.url, "headers": {"X-Secret": "s3cr3t-s3cr3t"}}},
                       {"type": "webhook", "name": "theirs", "workspace": "two", "config": {"url": receiver.url + "/two"}}]})
     server.receiver = receiver
@@ -311,7 +301,7 @@ def strict(provider):
                                   "169.254.169.254", "10.0.0.1", "0.0.0.0"])
 def test_private_addresses_are_refused_to_those_made_over_http(strict, host, receive):
     receiver = receive()
-    admin = strict.client(ADMIN)
+    admin = strict.client("admin")
     made = admin.post(PATH, {"type": "webhook", "name": "d", "config": {"url": "http://%s:%d/" % (host, receiver.port)}})
     if made.status == 400:
         return  # refused as it stands
@@ -325,7 +315,7 @@ def test_private_addresses_are_refused_to_those_made_over_http(strict, host, rec
 
 def test_a_refused_address_gets_no_traces_and_the_operators_own_does(strict, provider, receive):
     receiver = receive()
-    admin = strict.client(ADMIN)
+    admin = strict.client("admin")
     id = admin.post(PATH, {"type": "webhook", "name": "d", "config": {"url": receiver.url}}).json["data"]["id"]
     before = figure(strict, "brig_broadcast_failed_total", type="webhook")
     ids = ask(strict.client(), chatty(provider))
@@ -337,7 +327,7 @@ def test_a_refused_address_gets_no_traces_and_the_operators_own_does(strict, pro
 
 
 def test_those_of_brig_yaml_are_read_only(strict, provider):
-    admin = strict.client(ADMIN)
+    admin = strict.client("admin")
     rows = admin.get(PATH).json["data"]
     (ours,) = [row for row in rows if row["read_only"]]
     assert ours["name"] == "ours" and ours["type"] == "webhook" and ours["id"].startswith("cfg_")
@@ -401,10 +391,10 @@ def test_five_of_a_kind(admin, destination):
 def test_only_admins_and_only_their_own(server, admin, destination):
     row = destination(*webhook("https://hook.example"))
     path = "%s/%s" % (PATH, row["id"])
-    for client, status in (server.client(), 403), (server.client(key="none"), 401), (server.client(ADMIN_TWO), 404):
+    for client, status in (server.client(), 403), (server.client(key="none"), 401), (server.client("far admin"), 404):
         assert client.get(path).status == status
         assert client.delete(path).status == status
-    assert server.client(ADMIN_TWO).get(PATH).json["total_count"] == 0
+    assert server.client("far admin").get(PATH).json["total_count"] == 0
     assert server.client().post(PATH, {}).status == 403
 
 

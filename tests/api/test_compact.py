@@ -3,10 +3,8 @@ import json
 
 import pytest
 
-import brigtest
 import fake_provider
 from brigtest import function
-from conftest import run
 from dialects import PNG, SERVED, Fail, Say
 
 SUMMARY = "The user wants a blue boat 🚤, 12 m long."
@@ -14,8 +12,8 @@ LEAD = "This is a summary of what was said and done before:\n\n"
 
 
 @pytest.fixture(scope="module")
-def server(upstream):
-    yield from run(brigtest.Server(None, config={"providers": upstream.config()}))
+def server(four):
+    return four
 
 
 def compact(client, model, input=None, expect=200, headers=None, **fields):

@@ -8,6 +8,7 @@ import json
 import pytest
 
 import brigtest
+from conftest import run
 from dialects import PNG, SERVED, SPOKEN, Say, Talker
 from test_websocket import Socket
 
@@ -30,14 +31,7 @@ GUARDRAILS = [
 
 @pytest.fixture(scope="module")
 def server(upstream):
-    server = brigtest.Server(None, config={"sandbox": False, "providers": upstream.config(), "guardrails": GUARDRAILS})
-    try:
-        yield server.start()
-        server.stop()
-    finally:
-        if server.process is not None:
-            server.kill()
-        server.remove()
+    yield from run(brigtest.Server(None, config={"sandbox": False, "providers": upstream.config(), "guardrails": GUARDRAILS}))
 
 
 def matrix(test):

@@ -5,22 +5,22 @@ import threading
 
 import pytest
 
-from brigtest import KEYS, SHELL, wait_for
+from brigtest import CONFIGURED_KEYS, SHELL, wait_for
 from fake_provider import Model, calls, shell, text
-from test_keys import ADMIN, SETTINGS, admin, files_with, make, some  # noqa: F401 (fixtures)
+from test_keys import files_with, make, server  # noqa: F401 (a fixture)
 from test_websocket import Socket
 
 TIGHT = "tight-0123456789abcdef"
-SETTINGS = dict(SETTINGS, keys=SETTINGS["keys"] + [{"key": TIGHT, "account": "acme", "workspace": "one", "requests_per_minute": 1,
-                                                    "disabled_server_tools": ["bash"]}])
+SETTINGS = {"keys": CONFIGURED_KEYS + [{"key": TIGHT, "account": "acme", "workspace": "one", "requests_per_minute": 1,
+                                        "disabled_server_tools": ["bash"]}]}
 BASH = {"type": "openrouter:bash"}  # which the client runs: it is refused all the same
 BIG = 10 ** 6
 
 
 @pytest.fixture
-def limited(some, admin):
+def limited(server, admin):
     """Makes a key, and gives a client of it."""
-    return lambda **fields: some.client(make(admin, **fields)["key"])
+    return lambda **fields: server.client(make(admin, **fields)["key"])
 
 
 def refusals(client):
@@ -39,7 +39,7 @@ def refusals(client):
 
 # ---- requests ----
 
-def test_requests_per_minute_in_every_dialect(limited, some):
+def test_requests_per_minute_in_every_dialect(limited, server):
     client = limited(requests_per_minute=4)
     for answer, _ in refusals(client):
         assert answer.status == 200, answer
@@ -51,21 +51,21 @@ def test_requests_per_minute_in_every_dialect(limited, some):
     assert other.post("/responses", {"model": "brig/script", "input": "x"}).status == 200
 
 
-def test_a_key_of_the_configuration_has_limits_too(some):
-    client = some.client(TIGHT)
+def test_a_key_of_the_configuration_has_limits_too(server):
+    client = server.client(TIGHT)
     answers = [client.post("/responses", {"model": "brig/script", "input": "x"}).status for _ in range(3)]
     assert answers == [200, 429, 429]
     assert client.get("/key").json["data"]["requests_per_minute"] == 1
 
 
-def test_a_socket_counts_each_response_and_ends_with_its_key(some, admin):
+def test_a_socket_counts_each_response_and_ends_with_its_key(server, admin):
     made = make(admin, requests_per_minute=1)
-    with_socket = Socket(some, key=made["key"])
+    with_socket = Socket(server, key=made["key"])
     assert with_socket.turn("brig/script")["type"] == "response.completed"
     with_socket.create("brig/script")
     assert with_socket.message()["status"] == 429
     made = make(admin)
-    with_socket = Socket(some, key=made["key"])
+    with_socket = Socket(server, key=made["key"])
     assert with_socket.turn("brig/script")["type"] == "response.completed"
     admin.delete("/keys/" + made["hash"])
     with_socket.create("brig/script")
@@ -86,9 +86,9 @@ def kill(client, name):
     assert client.delete("/containers/%s/exec/x" % name).status == 200
 
 
-def test_containers_at_once(limited, provider, some):
+def test_containers_at_once(limited, provider, server):
     client = limited(containers_at_once=1)
-    name = "atonce%d" % some.config["workers"]
+    name = "atonce%d" % server.config["workers"]
     detached(client, name)
     model = provider.model(calls(shell("true")), text("done"))
     answer = client.post("/responses", {"model": model.name, "input": "go", "tools": [SHELL]})
@@ -104,12 +104,12 @@ def test_containers_at_once(limited, provider, some):
     assert answer.status == 200 and len(model.requests) == 2
 
 
-def test_a_dead_gateways_share_is_given_back(limited, some):
+def test_a_dead_gateways_share_is_given_back(limited, server):
     client = limited(containers_at_once=1, limit=BIG)
-    name = "dies%d" % some.config["workers"]
+    name = "dies%d" % server.config["workers"]
     detached(client, name)
     detached(client, name + "b", 429)
-    gateways = some.gateways()
+    gateways = server.gateways()
     for pid in gateways:
         os.kill(pid, signal.SIGKILL)
 
@@ -131,9 +131,9 @@ def run(client, name):
     return client.post("/containers/%s/exec" % name, {"commands": ["true"]})
 
 
-def test_dollars_are_what_the_ledger_has_settled(limited, some):
+def test_dollars_are_what_the_ledger_has_settled(limited, server):
     client = limited(limit="0.0045", limit_reset="daily")
-    name = "money%d" % some.config["workers"]
+    name = "money%d" % server.config["workers"]
     assert [run(client, name + c).status for c in "ab"] == [200, 200]
     answer = run(client, name + "c")
     assert answer.status == 402 and "0.0045 dollars, daily, is spent" in answer.error["message"]
@@ -149,9 +149,9 @@ def test_a_limit_for_all_time_does_not_say_when_to_come_again(limited):
     assert answer.status == 402 and "retry-after" not in answer.headers
 
 
-def test_dollars_in_flight_count(limited, some):
+def test_dollars_in_flight_count(limited, server):
     client = limited(limit=0.005)
-    name = "flight%d" % some.config["workers"]
+    name = "flight%d" % server.config["workers"]
     detached(client, name + "a")
     detached(client, name + "b")
     assert detached(client, name + "c", 429).headers["retry-after"] == "1"
@@ -161,9 +161,9 @@ def test_dollars_in_flight_count(limited, some):
     assert client.get("/key").json["data"]["usage"] == 2 * NEW
 
 
-def test_many_at_once_overshoot_by_one_at_most(limited, some):
+def test_many_at_once_overshoot_by_one_at_most(limited, server):
     client = limited(limit="0.0061")
-    name = "many%d" % some.config["workers"]
+    name = "many%d" % server.config["workers"]
     statuses = []
     threads = [threading.Thread(target=lambda i=i: statuses.append(run(client, "%s-%d" % (name, i)).status)) for i in range(8)]
     for t in threads:
@@ -198,11 +198,11 @@ def test_tokens_count_and_a_model_without_a_price_is_refused(limited, provider):
     ("/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9, "tools": [{"type": "openrouter:shell"}]}),
     ("/v1beta", {"contents": [{"parts": [{"text": "x"}]}], "tools": [{"brigShell": {}}]}),
 ])
-def test_a_disabled_shell_is_refused_whatever_it_is_called(limited, some, provider, path, body):
+def test_a_disabled_shell_is_refused_whatever_it_is_called(limited, server, provider, path, body):
     client = limited(disabled_server_tools=["shell"])
     model = provider.model(text("no"))
     if path == "/v1beta":
-        answer = some.client(client.key, path).post("/models/%s:generateContent" % model.name, body)
+        answer = server.client(client.key, path).post("/models/%s:generateContent" % model.name, body)
     else:
         answer = client.post(path, dict(body, model=model.name))
     assert answer.status == 403 and "'shell' is disabled" in answer.error["message"], answer
@@ -234,9 +234,9 @@ def test_direct_use_is_a_tool_too(limited):
 
 # ---- workspaces ----
 
-def test_two_workspaces_never_see_one_another(some, provider):
-    one, two, far = some.client("one"), some.client("two"), some.client("far-admin-0123456789")
-    name = "apart%d" % some.config["workers"]
+def test_two_workspaces_never_see_one_another(server, provider):
+    one, two, far = server.client("one"), server.client("two"), server.client("far admin")
+    name = "apart%d" % server.config["workers"]
     assert one.post("/containers", {"name": name}).status in (200, 201)
     one.execute(name, "echo mine > file")
     turn = one.post("/responses", {"model": provider.model(text("hello")).name, "input": "go"})
@@ -257,8 +257,8 @@ def test_two_workspaces_never_see_one_another(some, provider):
     assert two.run(name, "cat file")["outcome"]["exit_code"] != 0
 
 
-def test_workspaces_are_listed_and_made(some, admin):
-    name = "made%d" % some.config["workers"]
+def test_workspaces_are_listed_and_made(server, admin):
+    name = "made%d" % server.config["workers"]
     answer = admin.post("/workspaces", {"name": name, "store_content": False})
     assert answer.status == 201 and answer.json["data"]["store_content"] is False
     assert admin.post("/workspaces", {"name": name}).status == 409
@@ -270,13 +270,13 @@ def test_workspaces_are_listed_and_made(some, admin):
     assert admin.request("PATCH", "/api/v1/workspaces/" + name, {"store_content": 1}).status == 400
     answer = admin.request("PATCH", "/api/v1/workspaces/" + name, {"store_content": True})
     assert answer.status == 200 and answer.json["data"]["store_content"] is True
-    assert name not in some.client("far-admin-0123456789").get("/workspaces").text
+    assert name not in server.client("far admin").get("/workspaces").text
 
 
 def test_a_workspace_without_content_leaves_nothing_on_disk(make_server, provider):
     server = make_server(config=SETTINGS)
     server.start()
-    admin, client = server.client(ADMIN), server.client("two")
+    admin, client = server.client("admin"), server.client("two")
     assert admin.request("PATCH", "/api/v1/workspaces/two", {"store_content": False}).status == 200
     model = provider.model(calls(shell("echo out-$((40+2))-secret # command-secret")), text("answer-secret"))
     asked = {"model": model.name, "input": "question-secret", "tools": [SHELL]}

@@ -8,24 +8,13 @@ import threading
 
 import pytest
 
-from brigtest import KEYS, Story
+from brigtest import Story
 from fake_provider import Reply, Wait, chunk, ending, text, text_deltas
 
-ADMIN = "admin-0123456789abcdef"
-SETTINGS = {"keys": [{"key": ADMIN, "account": "acme", "workspace": "one", "admin": True, "name": "boss"},
-                     {"key": KEYS["one"], "account": "acme", "workspace": "one"},
-                     {"key": KEYS["two"], "account": "acme", "workspace": "two"},
-                     {"key": "far-admin-0123456789", "account": "other", "workspace": "one", "admin": True}]}
 
-
-@pytest.fixture
-def some(servers_1_and_3):
+@pytest.fixture(scope="module")
+def server(servers_1_and_3):
     return servers_1_and_3
-
-
-@pytest.fixture
-def admin(some):
-    return some.client(ADMIN)
 
 
 def make(client, name="team", expect=201, **fields):
@@ -34,9 +23,9 @@ def make(client, name="team", expect=201, **fields):
     return answer.json if expect == 201 else answer
 
 
-def everywhere(some, key):
+def everywhere(server, key):
     """What this key is answered, by every gateway in all likelihood."""
-    return {some.client(key).get("/key").status for _ in range(12)}
+    return {server.client(key).get("/key").status for _ in range(12)}
 
 
 def files_with(server, *needles):
@@ -53,19 +42,19 @@ def files_with(server, *needles):
 
 # ---- making ----
 
-def test_a_key_is_shown_once_works_everywhere_at_once_and_only_its_hash_is_kept(some, admin):
+def test_a_key_is_shown_once_works_everywhere_at_once_and_only_its_hash_is_kept(server, admin):
     made = make(admin, workspace="two")
     key = made["key"]
     assert key.startswith("brig-") and made["hash"] == hashlib.sha256(key.encode()).hexdigest()
-    assert everywhere(some, key) == {200}
-    own = some.client(key).get("/key").json["data"]
+    assert everywhere(server, key) == {200}
+    own = server.client(key).get("/key").json["data"]
     assert own["hash"] == made["hash"] and own["name"] == "team" and own["workspace"] == "two" and own["account"] == "acme"
     listed = {k["hash"]: k for k in admin.get("/keys").json["data"]}
     assert listed[made["hash"]] == own
     assert admin.get("/keys/" + made["hash"]).json["data"] == own
     assert "key" not in own
-    assert files_with(some, key.encode()) == []
-    assert key not in some.log()
+    assert files_with(server, key.encode()) == []
+    assert key not in server.log()
 
 
 def test_what_a_key_says_of_itself(admin):
@@ -93,15 +82,15 @@ def test_what_cannot_be_is_refused(admin, fields, param):
     assert answer.error["param"] == param
 
 
-def test_an_answer_with_a_key_is_not_kept_for_an_idempotency_key(some, admin):
+def test_an_answer_with_a_key_is_not_kept_for_an_idempotency_key(server, admin):
     answer = admin.post("/keys", {"name": "again"}, headers={"Idempotency-Key": "abc"})
     assert answer.status == 400 and answer.error["param"] == "Idempotency-Key"
 
 
 # ---- whose ----
 
-def test_management_is_for_admin_keys(some):
-    plain = some.client("one")
+def test_management_is_for_admin_keys(server):
+    plain = server.client("one")
     for method, path, body in [("POST", "/keys", {"name": "x"}), ("GET", "/keys", None), ("GET", "/keys/" + "0" * 64, None),
                                ("DELETE", "/keys/" + "0" * 64, None), ("GET", "/workspaces", None), ("POST", "/workspaces", {"name": "x"}),
                                ("GET", "/workspaces/one", None), ("PATCH", "/workspaces/one", {"store_content": False})]:
@@ -110,17 +99,17 @@ def test_management_is_for_admin_keys(some):
     assert plain.get("/key").json["data"]["workspace"] == "one"
 
 
-def test_an_account_sees_and_revokes_its_own_keys_only(some, admin):
-    far = some.client("far-admin-0123456789")
+def test_an_account_sees_and_revokes_its_own_keys_only(server, admin):
+    far = server.client("far admin")
     mine, theirs = make(admin), make(far)
     assert mine["hash"] not in {k["hash"] for k in far.get("/keys").json["data"]}
     assert far.get("/keys/" + mine["hash"]).status == 404
     assert far.delete("/keys/" + mine["hash"]).status == 404
     assert theirs["data"]["account"] == "other"
-    assert everywhere(some, mine["key"]) == {200}
+    assert everywhere(server, mine["key"]) == {200}
 
 
-def test_keys_of_the_configuration_are_listed_and_stay(some, admin):
+def test_keys_of_the_configuration_are_listed_and_stay(server, admin):
     listed = {k["name"]: k for k in admin.get("/keys").json["data"] if k["read_only"]}
     assert set(listed) == {"boss", None} and listed["boss"]["admin"]
     answer = admin.delete("/keys/" + listed["boss"]["hash"])
@@ -130,12 +119,12 @@ def test_keys_of_the_configuration_are_listed_and_stay(some, admin):
 
 # ---- revoking ----
 
-def test_a_revoked_key_is_refused_everywhere_when_the_answer_comes(some, admin):
+def test_a_revoked_key_is_refused_everywhere_when_the_answer_comes(server, admin):
     made = make(admin)
-    assert everywhere(some, made["key"]) == {200}
+    assert everywhere(server, made["key"]) == {200}
     answer = admin.delete("/keys/" + made["hash"])
     assert answer.status == 200 and answer.json["revoked"]
-    assert everywhere(some, made["key"]) == {401}
+    assert everywhere(server, made["key"]) == {401}
     assert admin.get("/keys/" + made["hash"]).json["data"]["revoked"]
     assert admin.delete("/keys/" + made["hash"]).status == 200
     for nothing in ("0" * 64, "short", made["hash"] + "0"):
@@ -143,23 +132,23 @@ def test_a_revoked_key_is_refused_everywhere_when_the_answer_comes(some, admin):
         assert admin.get("/keys/" + nothing).status == 404
 
 
-def test_a_key_may_be_revoked_while_a_turn_runs_with_it(some, admin, provider):
+def test_a_key_may_be_revoked_while_a_turn_runs_with_it(server, admin, provider):
     made = make(admin)
     gate = threading.Event()
     model = provider.model(Reply([chunk({"role": "assistant", "content": ""}), Wait(gate)] + text_deltas("the last") + ending("stop", (10, 5))))
-    stream = some.client(made["key"]).begin(model)
+    stream = server.client(made["key"]).begin(model)
     model.wait()
     assert admin.delete("/keys/" + made["hash"]).status == 200
     gate.set()
     assert "completed" in Story(stream.rest()).types[-2]
-    assert everywhere(some, made["key"]) == {401}
+    assert everywhere(server, made["key"]) == {401}
 
 
 def test_keys_outlive_the_server_and_expire(make_server):
-    server = make_server(config=SETTINGS)
+    server = make_server()
     server.start()
-    made = make(server.client(ADMIN))
-    short = make(server.client(ADMIN), expires_at="2100-01-01")
+    made = make(server.client("admin"))
+    short = make(server.client("admin"), expires_at="2100-01-01")
     server.stop()
     server.start()
     assert server.client(made["key"]).get("/key").json["data"]["hash"] == made["hash"]

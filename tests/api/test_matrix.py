@@ -4,7 +4,6 @@ What a model is shown must be the same whether its client streams or not, so eac
 """
 import pytest
 
-import brigtest
 from dialects import PNG, SERVED, SPOKEN, Fail, Say, Talker
 
 SIGNATURE = "c2lnbmF0dXJlIG9mIGEgdGhvdWdodA=="
@@ -12,15 +11,8 @@ QUESTION = [("system", "Be brief."), ("user", "What now?")]
 
 
 @pytest.fixture(scope="module")
-def server(upstream):
-    server = brigtest.Server(None, config={"providers": upstream.config()})
-    try:
-        yield server.start()
-        server.stop()
-    finally:
-        if server.process is not None:
-            server.kill()
-        server.remove()
+def server(four):
+    return four
 
 
 TABLE = {}

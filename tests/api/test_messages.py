@@ -3,7 +3,6 @@ import json
 
 import pytest
 
-import brigtest
 from brigtest import parse_sse  # noqa: F401
 from dialects import PNG, SERVED, Say, event
 from fake_provider import Model, Reply, call, calls, chunk, ending, error, error_in_stream, shell, text, thinking
@@ -16,19 +15,6 @@ WEATHER = tool("weather")
 @pytest.fixture
 def api(client):
     return Messages(client)
-
-
-@pytest.fixture(scope="module")
-def four(upstream):
-    """A server whose providers speak all four dialects."""
-    server = brigtest.Server(None, config={"providers": upstream.config()})
-    try:
-        yield server.start()
-        server.stop()
-    finally:
-        if server.process is not None:
-            server.kill()
-        server.remove()
 
 
 # ---- text ----

@@ -10,15 +10,8 @@ from messagestest import SHELL, Messages, tool
 
 
 @pytest.fixture(scope="module")
-def server(upstream):
-    server = brigtest.Server(None, config={"providers": upstream.config()})
-    try:
-        yield server.start()
-        server.stop()
-    finally:
-        if server.process is not None:
-            server.kill()
-        server.remove()
+def server(four):
+    return four
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-import brigtest
 from dialects import Say
 from fake_provider import call, calls, chunk, ending, shell, text, Reply
 from messagestest import BRIG_SHELL, SHELL, Messages, blocks, check_message, texts, tool
@@ -125,18 +124,6 @@ def test_the_container_field_of_anthropic(api, provider):
 
 
 # ---- an upstream of the same dialect, and what needs its signatures ----
-
-@pytest.fixture(scope="module")
-def four(upstream):
-    server = brigtest.Server(None, config={"providers": upstream.config()})
-    try:
-        yield server.start()
-        server.stop()
-    finally:
-        if server.process is not None:
-            server.kill()
-        server.remove()
-
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("entry", [SHELL, BRIG_SHELL], ids=["openrouter", "brig"])

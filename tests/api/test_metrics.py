@@ -19,13 +19,8 @@ from brigtest import KEYS, SHELL, Reader, connect, wait_for
 from dialects import SPOKEN
 from fake_provider import Hold, Model, Reply, calls, chunk, error, shell, text
 
-ADMIN = "brig-test-key-of-an-administrator"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SETTINGS = {
-    "keys": [{"key": KEYS["one"], "account": "acme", "workspace": "one"},
-             {"key": KEYS["two"], "account": "acme", "workspace": "two"},
-             {"key": KEYS["far"], "account": "other", "workspace": "one"},
-             {"key": ADMIN, "account": "acme", "workspace": "one", "admin": True}],
     "guardrails": [{"name": "g", "workspace": "two", "content_filters": [
         {"pattern": "FLAG[0-9]", "label": "f", "action": "flag"}, {"pattern": "BLOCK[0-9]", "label": "b", "action": "block"}]}],
 }
@@ -194,7 +189,7 @@ def test_who_may_read_it(server, client):
     for line in ("X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1", "Via: 1.1 x", "X-Real-IP: ::1"):
         assert raw(server, ask % (host, line + "\r\n")) == 401
         assert raw(server, ask % (host, line + "\r\nAuthorization: Bearer %s\r\n" % KEYS["one"])) == 401
-        assert raw(server, ask % (host, line + "\r\nAuthorization: Bearer %s\r\n" % ADMIN)) == 200
+        assert raw(server, ask % (host, line + "\r\nAuthorization: Bearer %s\r\n" % KEYS["admin"])) == 200
     for name in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example"):
         assert raw(server, ask % (name, "")) == 401
     answer = client.request("GET", "/metrics", headers={"Via": "x"})

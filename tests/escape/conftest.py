@@ -25,13 +25,8 @@ def escape(tmp_path_factory):
 
 
 def run(server):
-    try:
-        yield server.start()
-        server.stop()
-    finally:
-        if server.process is not None:
-            server.kill()
-        server.remove()
+    with server.running():
+        yield server
 
 
 @pytest.fixture(scope="module")

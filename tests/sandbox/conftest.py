@@ -26,16 +26,9 @@ def pytest_runtest_makereport(item, call):
             report.sections.append(("log of %s" % server.folder, server.log_tail()[-4000:]))
 
 
-@contextlib.contextmanager
 def running(server):
     servers.append(server)
-    try:
-        yield server.start()
-        server.stop()
-    finally:
-        if server.process is not None:
-            server.kill()
-        server.remove()
+    return server.running()
 
 
 @pytest.fixture(scope="session")
