@@ -1,5 +1,5 @@
 /*
- * The table of live containers as live.c, pool.c and worker.c share it; nobody else includes this.
+ * The table of live containers as live.c, queue.c, pool.c and worker.c share it; nobody else includes this.
  */
 #ifndef BRIG_SUPERVISOR_LIVE_INTERNAL_H
 #define BRIG_SUPERVISOR_LIVE_INTERNAL_H
@@ -10,6 +10,7 @@
 #include <sys/queue.h>
 
 #define START_LIMIT_MS 10000
+#define LIVE_NOBODY    UINT32_MAX /* in the place of a gateway that has gone */
 
 enum state { LIVE_POOLED, LIVE_STARTING, LIVE_RUNNING, LIVE_FROZEN, LIVE_ENDING };
 
@@ -101,10 +102,38 @@ struct live {
 	struct workers workers;
 };
 
-/* live.c: an empty container in the table, in the state given. */
+/* live.c: what a gateway is answered; fd: -1, or goes with it. */
+void live_answer(struct live *l, uint32_t gateway, const void *msg, size_t len, int fd);
+void live_answer_failed(struct live *l, uint32_t gateway, uint32_t seq, const struct fail *f);
+void live_answer_why(
+        struct live *l, uint32_t gateway, uint32_t seq, uint32_t why, const char *step);
+void live_answer_done(struct live *l, uint32_t gateway, uint32_t seq);
+
+/* live.c: an empty container in the table, in the state given; the one of a key, or NULL. */
 struct container *container_new(struct live *l, enum state state);
+struct container *container_find(struct live *l, const uint8_t key[SUP_KEY_LEN]);
+/* live.c: starts what is claimed: out of the pool where `c` is from there, else (NULL) from
+ * nothing. Its `fail` has a step where that failed. */
+struct container *container_start(struct live *l, struct container *c, const struct waiter *w);
+/* live.c: makes it what it should be, given holders, keeping and room. */
+void container_settle(struct live *l, struct container *c);
+bool container_is_idle(const struct container *c);
+uint64_t container_idle_since(const struct container *c);
 /* live.c: kills it; it stays in the table until nothing of it is left. */
 void container_end(struct live *l, struct container *c, enum sup_end why);
+/* live.c: the same for one that did not come up; whoever waits for this start gets the reason. */
+void container_fail(struct live *l, struct container *c);
+
+/* queue.c: the requests that wait. */
+void queue_add(struct live *l, uint32_t gateway, const union message *m, int policy);
+void queue_cancel(struct live *l, uint32_t gateway, uint32_t seq);
+void queue_gateway_gone(struct live *l, uint32_t gateway);
+void queue_start_failed(struct live *l, const struct container *c);
+/* Looks at all of them again, since something has changed. */
+void queue_run(struct live *l);
+/* When the foremost time-out is; one that waits for a start has none of its own. */
+uint64_t queue_due(const struct live *l);
+void queue_clear(struct live *l);
 
 /*
  * pool.c: the sandboxes that are made ahead of use. Each is a container of the table without a
