@@ -8,153 +8,22 @@
  *         INTERNAL "exec"               each command
  *
  * Attributes follow the GenAI conventions, with the older names beside the newer where backends
- * still read those, and what Langfuse, Arize and Braintrust look for. Token counts and costs stand on the
- * model calls and, summed, on the agent's span; the root has sums under names of our own, so that
- * nobody who adds up gen_ai.usage.* of one kind of operation counts one twice.
+ * still read those, and what Langfuse, Arize and Braintrust look for. Token counts and costs stand
+ * on the model calls and, summed, on the agent's span; the root has sums under names of our own, so
+ * that nobody who adds up gen_ai.usage.* of one kind of operation counts one twice.
  *
  * Times of a record are milliseconds; parts whose times are not known get their parent's. A span
  * never ends before it begins.
  */
 #include "trace/spans.h"
 
-#include "trace/content.h"
-#include "trace/context.h"
 #include "trace/otlp.h"
+#include "trace/span.h"
 
 #include <stdio.h>
 
-#define METADATA_MAX 64                 /* members of the client's own that become attributes */
-#define VALUE_MAX    ((size_t)10000000) /* bytes of one attribute's content */
+#define METADATA_MAX 64 /* members of the client's own that become attributes */
 #define TEXT_MAX     ((size_t)32 << 20)
-
-enum kind { INTERNAL = 1, SERVER = 2, CLIENT = 3 };
-
-struct spans {
-	struct json_writer w;
-	const struct trace_destination *d;
-	const struct record *r;
-	struct context context;
-	struct content said;
-	bool content;
-	bool dropped;   /* there is content, and it is too large to go along */
-	bool shortened; /* a content did not fit into its attribute of this span */
-	size_t n;
-	char root[17], agent[17]; /* agent: that of the root where there is none */
-};
-
-/* ---- one span ---- */
-
-struct span {
-	const char *id, *parent; /* parent NULL or "": none */
-	bool remote;             /* the parent is another process's */
-	struct str name;
-	enum kind kind;
-	int64_t begin_ms, end_ms;
-};
-
-static void span_begin(struct spans *s, const struct span *span)
-{
-	struct json_writer *w = &s->w;
-	int64_t begin = span->begin_ms > 0 ? span->begin_ms : s->r->begin_ms;
-	int64_t end = span->end_ms > 0 ? span->end_ms : s->r->end_ms;
-
-	s->n++;
-	s->shortened = false;
-	jw_object(w);
-	jw_kcstr(w, "traceId", s->context.trace_id);
-	jw_kcstr(w, "spanId", span->id);
-	if (span->parent && span->parent[0])
-		jw_kcstr(w, "parentSpanId", span->parent);
-	/* The low byte is W3C's; 0x100: whether the parent is remote is known, 0x200: it is. */
-	jw_ki64(w, "flags", s->context.flags | 0x100 | (span->remote ? 0x200 : 0));
-	jw_kstr(w, "name", span->name);
-	jw_ki64(w, "kind", span->kind);
-	otlp_time(w, "startTimeUnixNano", begin);
-	otlp_time(w, "endTimeUnixNano", end > begin ? end : begin);
-	jw_key(w, "attributes");
-	jw_array(w);
-}
-
-/* After the attributes. text NULL: nothing went wrong. */
-static void span_status(struct spans *s, const char *text)
-{
-	if (!text)
-		return;
-	jw_key(&s->w, "status");
-	jw_object(&s->w);
-	jw_kcstr(&s->w, "message", text);
-	jw_ki64(&s->w, "code", 2);
-	jw_end(&s->w);
-}
-
-static void event_begin(struct spans *s, const char *name, int64_t ms)
-{
-	jw_object(&s->w);
-	otlp_time(&s->w, "timeUnixNano", ms);
-	jw_kcstr(&s->w, "name", name);
-	jw_key(&s->w, "attributes");
-	jw_array(&s->w);
-}
-
-static void event_end(struct spans *s)
-{
-	jw_end(&s->w);
-	jw_end(&s->w);
-}
-
-/* What was said: cut at VALUE_MAX bytes, between two characters. */
-static void content_attr(struct spans *s, const char *key, struct str value)
-{
-	char mark[80];
-
-	if (value.n <= VALUE_MAX) {
-		otlp_str(&s->w, key, value);
-		return;
-	}
-	value.n = VALUE_MAX;
-	while (value.n > 0 && ((unsigned char)value.p[value.n] & 0xc0) == 0x80)
-		value.n--;
-	otlp_str(&s->w, key, value);
-	snprintf(mark, sizeof(mark), "%s.truncated", key);
-	otlp_bool(&s->w, mark, true);
-	s->shortened = true;
-}
-
-/* OpenRouter's name, so that one look finds both. */
-static void shortened_event(struct spans *s, int64_t ms)
-{
-	if (!s->shortened)
-		return;
-	event_begin(s, "openrouter.trace_truncated", ms);
-	otlp_cstr(&s->w, "message", "A part of this trace was too large and is shortened.");
-	otlp_count(&s->w, "limit", VALUE_MAX);
-	event_end(s);
-}
-
-/* After the attributes of a span that has no events of its own. */
-static void shortened_only(struct spans *s, int64_t ms)
-{
-	if (!s->shortened)
-		return;
-	jw_key(&s->w, "events");
-	jw_array(&s->w);
-	shortened_event(s, ms);
-	jw_end(&s->w);
-}
-
-static void kinds(struct spans *s, const char *openinference, const char *langfuse)
-{
-	otlp_cstr(&s->w, "openinference.span.kind", openinference);
-	otlp_cstr(&s->w, "langfuse.observation.type", langfuse);
-}
-
-static void error_type(struct spans *s, int status)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", status);
-	otlp_cstr(&s->w, "error.type", status >= 400 ? text : "_OTHER");
-}
 
 /* ---- tokens and money ---- */
 
@@ -344,11 +213,11 @@ static void root_content(struct spans *s)
 	if (!s->content)
 		return;
 	if (content_input(&s->said, &input)) {
-		content_attr(s, "input.value", (struct str){input.data, input.len});
+		span_content(s, "input.value", (struct str){input.data, input.len});
 		otlp_cstr(&s->w, "input.mime_type", "application/json");
 	}
 	if (output.p)
-		content_attr(s, "output.value", output);
+		span_content(s, "output.value", output);
 }
 
 static void root_attributes(struct spans *s)
@@ -356,7 +225,7 @@ static void root_attributes(struct spans *s)
 	const struct record *r = s->r;
 	struct json_writer *w = &s->w;
 
-	kinds(s, "CHAIN", "span");
+	span_kinds(s, "CHAIN", "span");
 	otlp_cstr(w, "http.request.method", "POST");
 	otlp_cstr(w, "http.route", route_of(r));
 	if (r->status > 0)
@@ -383,19 +252,19 @@ static void root_attributes(struct spans *s)
 	generation(s);
 	root_content(s);
 	if (r->error || r->status >= 400 || r->state == RECORD_RECOVERED)
-		error_type(s, r->status);
+		span_error_type(s, r->status);
 }
 
 static void hit_event(struct spans *s, const struct record_hit *h)
 {
-	event_begin(s, "brig.guardrail.hit", s->r->begin_ms);
+	span_event_begin(s, "brig.guardrail.hit", s->r->begin_ms);
 	otlp_cstr(&s->w, "brig.guardrail.name", h->guardrail);
 	otlp_cstr(&s->w, "brig.guardrail.rule", h->rule);
 	otlp_cstr(&s->w, "brig.guardrail.pattern", h->pattern);
 	otlp_cstr(&s->w, "brig.guardrail.action", h->action);
 	if (s->content)
 		otlp_cstr(&s->w, "brig.guardrail.matched", h->matched);
-	event_end(s);
+	span_event_end(s);
 }
 
 static void root_links(struct spans *s)
@@ -423,7 +292,7 @@ static void root(struct spans *s)
 	                      .parent = s->context.parent_id,
 	                      .remote = s->context.parent_id[0] != '\0',
 	                      .name = name.p ? name : str_of(route),
-	                      .kind = SERVER});
+	                      .kind = SPAN_SERVER});
 	root_attributes(s);
 	jw_end(&s->w);
 	if (r->n_hits > 0 || s->shortened) {
@@ -431,7 +300,7 @@ static void root(struct spans *s)
 		jw_array(&s->w);
 		for (size_t i = 0; i < r->n_hits; i++)
 			hit_event(s, &r->hits[i]);
-		shortened_event(s, r->begin_ms);
+		span_shortened_event(s, r->begin_ms);
 		jw_end(&s->w);
 	}
 	root_links(s);
@@ -457,8 +326,8 @@ static void agent(struct spans *s)
 	span_begin(s, &(struct span){.id = s->agent,
 	                      .parent = s->root,
 	                      .name = given.p ? given : STR("invoke_agent brig"),
-	                      .kind = INTERNAL});
-	kinds(s, "AGENT", "agent");
+	                      .kind = SPAN_INTERNAL});
+	span_kinds(s, "AGENT", "agent");
 	otlp_cstr(&s->w, "gen_ai.operation.name", "invoke_agent");
 	otlp_cstr(&s->w, "gen_ai.agent.name", "brig");
 	who(s);
@@ -545,18 +414,18 @@ static void model_content(struct spans *s, size_t call)
 		return;
 	find_answered(s->r, &first, &last);
 	if (call == first && content_system(&s->said, &text))
-		content_attr(s, "gen_ai.system_instructions", (struct str){text.data, text.len});
+		span_content(s, "gen_ai.system_instructions", (struct str){text.data, text.len});
 	buf_reset(&text);
 	if (call == first && content_input(&s->said, &text)) {
-		content_attr(s, "gen_ai.input.messages", (struct str){text.data, text.len});
+		span_content(s, "gen_ai.input.messages", (struct str){text.data, text.len});
 		if (arize)
-			content_attr(s, "input.value", (struct str){text.data, text.len});
+			span_content(s, "input.value", (struct str){text.data, text.len});
 	}
 	buf_reset(&text);
 	if (call == last && content_output(&s->said, &text)) {
-		content_attr(s, "gen_ai.output.messages", (struct str){text.data, text.len});
+		span_content(s, "gen_ai.output.messages", (struct str){text.data, text.len});
 		if (arize)
-			content_attr(s, "output.value", (struct str){text.data, text.len});
+			span_content(s, "output.value", (struct str){text.data, text.len});
 	}
 }
 
@@ -580,7 +449,7 @@ static void model_attributes(struct spans *s, const struct record_attempt *a, si
 	const char *provider = provider_name(a->provider);
 	const char *finish = a->finish;
 
-	kinds(s, "LLM", "generation");
+	span_kinds(s, "LLM", "generation");
 	otlp_cstr(w, "gen_ai.operation.name",
 	        provider && strncmp(provider, "gcp.", 4) == 0 ? "generate_content" : "chat");
 	otlp_cstr(w, "gen_ai.provider.name", provider);
@@ -606,7 +475,7 @@ static void model_attributes(struct spans *s, const struct record_attempt *a, si
 	model_times(s, a);
 	model_content(s, i);
 	if (a->error)
-		error_type(s, a->status);
+		span_error_type(s, a->status);
 }
 
 static void model(struct spans *s, const struct record_attempt *a, size_t i)
@@ -623,7 +492,7 @@ static void model(struct spans *s, const struct record_attempt *a, size_t i)
 	span_begin(s, &(struct span){.id = id,
 	                      .parent = s->agent,
 	                      .name = given.p ? given : (struct str){name.data, name.len},
-	                      .kind = CLIENT,
+	                      .kind = SPAN_CLIENT,
 	                      .begin_ms = a->begin_ms,
 	                      .end_ms = a->end_ms});
 	model_attributes(s, a, i);
@@ -632,10 +501,10 @@ static void model(struct spans *s, const struct record_attempt *a, size_t i)
 		jw_key(&s->w, "events");
 		jw_array(&s->w);
 		if (a->first_ms > 0) {
-			event_begin(s, "brig.first_token", a->first_ms);
-			event_end(s);
+			span_event_begin(s, "brig.first_token", a->first_ms);
+			span_event_end(s);
 		}
-		shortened_event(s, a->begin_ms);
+		span_shortened_event(s, a->begin_ms);
 		jw_end(&s->w);
 	}
 	span_status(s, a->error);
@@ -690,12 +559,12 @@ static void tool_content(struct spans *s, const struct record_run *run)
 	}
 	if (!any || jw_done(&a) < 0 || jw_done(&g) < 0)
 		return;
-	content_attr(s, "gen_ai.tool.call.arguments", (struct str){asked.data, asked.len});
-	content_attr(s, "gen_ai.tool.call.result", (struct str){got.data, got.len});
+	span_content(s, "gen_ai.tool.call.arguments", (struct str){asked.data, asked.len});
+	span_content(s, "gen_ai.tool.call.result", (struct str){got.data, got.len});
 	if (s->d->type != TRACE_ARIZE)
 		return;
-	content_attr(s, "input.value", (struct str){asked.data, asked.len});
-	content_attr(s, "output.value", (struct str){got.data, got.len});
+	span_content(s, "input.value", (struct str){asked.data, asked.len});
+	span_content(s, "output.value", (struct str){got.data, got.len});
 }
 
 static struct str tool_name(const struct record_run *run)
@@ -717,7 +586,7 @@ static void tool_attributes(struct spans *s, const struct record_run *run)
 {
 	struct json_writer *w = &s->w;
 
-	kinds(s, "TOOL", "tool");
+	span_kinds(s, "TOOL", "tool");
 	otlp_cstr(w, "gen_ai.operation.name", "execute_tool");
 	otlp_str(w, "gen_ai.tool.name", tool_name(run));
 	otlp_cstr(w, "gen_ai.tool.type", "extension");
@@ -748,12 +617,12 @@ static void command(
 	span_begin(s, &(struct span){.id = id,
 	                      .parent = parent,
 	                      .name = STR("exec"),
-	                      .kind = INTERNAL,
+	                      .kind = SPAN_INTERNAL,
 	                      .begin_ms = c->begin_ms > 0 ? c->begin_ms : run->begin_ms,
 	                      .end_ms = c->end_ms > 0     ? c->end_ms
 	                                : c->begin_ms > 0 ? run->end_ms
 	                                                  : run->begin_ms});
-	kinds(s, "CHAIN", "span");
+	span_kinds(s, "CHAIN", "span");
 	otlp_cstr(w, "container.id", run->container_id);
 	if (!c->timed_out && !c->signal)
 		otlp_int(w, "process.exit.code", c->exit_code);
@@ -765,11 +634,11 @@ static void command(
 	if (c->err_truncated)
 		otlp_bool(w, "brig.command.stderr_truncated", true);
 	if (s->content)
-		content_attr(s, "process.command_line", str_of(c->command));
+		span_content(s, "process.command_line", str_of(c->command));
 	if (c->timed_out)
 		otlp_cstr(w, "error.type", "timeout");
 	jw_end(w);
-	shortened_only(s, c->begin_ms > 0 ? c->begin_ms : run->begin_ms);
+	span_shortened(s, c->begin_ms > 0 ? c->begin_ms : run->begin_ms);
 	span_status(s, c->timed_out ? "The command ran out of time." : NULL);
 	jw_end(w);
 }
@@ -784,12 +653,12 @@ static void tool(struct spans *s, const struct record_run *run, size_t i)
 	span_begin(s, &(struct span){.id = id,
 	                      .parent = s->agent,
 	                      .name = (struct str){name.data, name.len},
-	                      .kind = INTERNAL,
+	                      .kind = SPAN_INTERNAL,
 	                      .begin_ms = run->begin_ms,
 	                      .end_ms = run->end_ms});
 	tool_attributes(s, run);
 	jw_end(&s->w);
-	shortened_only(s, run->begin_ms);
+	span_shortened(s, run->begin_ms);
 	span_status(s, run->error       ? run->error
 	               : timed_out(run) ? "A command ran out of time."
 	                                : NULL);
