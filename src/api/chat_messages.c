@@ -5,17 +5,10 @@
  */
 #include "api/chat.h"
 
+#include "api/input.h"
 #include "base/mem.h"
 
-#include <stdlib.h>
-
-enum {
-	MESSAGES_MAX = 200000,
-	PARTS_MAX = 100000,
-	CALL_ID_MAX = 1024,
-	/* An error that names the message looks through all items: only where they are few. */
-	BLAME_MAX = 4096,
-};
+enum { MESSAGES_MAX = 200000, CALL_ID_MAX = 1024 };
 
 struct item *chat_messages_add(struct chat_parser *p, enum item_type type, size_t index)
 {
@@ -72,16 +65,7 @@ static int part_image(
 static int part_audio(
         struct chat_parser *p, const struct json *v, const char *path, struct part *part)
 {
-	const struct json *audio;
-	char inner[PARAM_PATH];
-	int rc;
-
-	part->type = PART_AUDIO;
-	param_join(inner, path, "input_audio");
-	rc = param_need_container(&p->in, v, path, "input_audio", JSON_OBJECT, &audio);
-	if (!rc)
-		rc = param_need_str(&p->in, audio, inner, "data", &part->data);
-	return rc ? rc : param_need_str(&p->in, audio, inner, "format", &part->detail);
+	return input_audio(&p->in, v, path, part);
 }
 
 static int part_file(
@@ -119,9 +103,9 @@ static const struct part_rule part_rules[] = {
         {"file", part_file},
 };
 
-static int parse_part(
-        struct chat_parser *p, const struct json *v, const char *path, struct part *part)
+static int parse_part(void *ctx, const struct json *v, const char *path, struct part *part)
 {
+	struct chat_parser *p = ctx;
 	struct str type;
 	int rc;
 
@@ -145,35 +129,8 @@ static int parse_part(
 static int parse_content(struct chat_parser *p, const struct json *v, const char *path,
         struct part **ret, size_t *ret_n)
 {
-	char inner[PARAM_PATH];
-	struct part *parts;
-	size_t n, i = 0;
-	int rc = 0;
-
 	*ret_n = 0;
-	if (json_absent(v))
-		return 0;
-	if (!json_is(v, JSON_STRING) && !json_is(v, JSON_ARRAY))
-		return param_fail_type(&p->in, v, path, NULL, "a string or an array");
-	n = json_is(v, JSON_STRING) ? 1 : json_count(v);
-	if (n > PARTS_MAX)
-		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", path, NULL,
-		        "Invalid '%s': at most %d parts.", path, PARTS_MAX);
-	parts = conversation_parts(p->conversation, n ? n : 1);
-	if (!parts)
-		return param_fail_memory(&p->in);
-	if (json_is(v, JSON_STRING)) {
-		parts[0].type = PART_TEXT;
-		rc = param_keep(&p->in, v, &parts[0].text);
-	} else {
-		for (v = json_first(v); v && !rc; v = json_next(v), i++) {
-			param_index(inner, path, i);
-			rc = parse_part(p, v, inner, &parts[i]);
-		}
-	}
-	*ret = parts;
-	*ret_n = n;
-	return rc;
+	return json_absent(v) ? 0 : input_content(&p->in, v, path, parse_part, p, ret, ret_n);
 }
 
 /* ---- messages of the client's side ---- */
@@ -224,22 +181,10 @@ static int parse_result(struct chat_parser *p, const struct json *v, const char 
 	        p, json_get(v, "content"), inner, &it->result.parts, &it->result.n_parts);
 }
 
-static int parse_call_id(struct chat_parser *p, const struct json *v, const char *path,
-        const char *key, struct str *ret)
-{
-	int rc = param_need_str(&p->in, v, path, key, ret);
-
-	if (!rc && (ret->n == 0 || ret->n > CALL_ID_MAX))
-		rc = param_fail(&p->in, ERR_INVALID,
-		        ret->n ? "string_above_max_length" : "invalid_value", path, key,
-		        "Invalid '%s.%s': expected 1 to %d characters.", path, key, CALL_ID_MAX);
-	return rc;
-}
-
 static int parse_tool(struct chat_parser *p, const struct json *v, const char *path, size_t index)
 {
 	struct str id;
-	int rc = parse_call_id(p, v, path, "tool_call_id", &id);
+	int rc = input_call_id(&p->in, v, path, "tool_call_id", CALL_ID_MAX, &id);
 
 	return rc ? rc : parse_result(p, v, path, index, id);
 }
@@ -268,11 +213,10 @@ static int add_call(struct chat_parser *p, const struct json *function, const ch
 	rc = param_need_str(&p->in, function, path, "name", &it->call.name);
 	if (!rc)
 		rc = param_str(&p->in, function, path, "arguments", 0, &it->call.arguments);
+	if (!rc)
+		rc = input_check_name(&p->in, path, it->call.name);
 	if (rc)
 		return rc;
-	if (it->call.name.n == 0)
-		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
-		        "Invalid '%s.name': it is empty.", path);
 	if (!it->call.arguments.p)
 		it->call.arguments = STR("");
 	it->call.public_id = id;
@@ -306,7 +250,7 @@ static int parse_call(struct chat_parser *p, const struct json *v, const char *p
 
 	if (!json_is(v, JSON_OBJECT))
 		return param_fail_type(&p->in, v, path, NULL, "an object");
-	rc = parse_call_id(p, v, path, "id", &id);
+	rc = input_call_id(&p->in, v, path, "id", CALL_ID_MAX, &id);
 	if (!rc && !function)
 		return add_unknown_call(p, path, index, id);
 	if (!rc)
@@ -463,25 +407,15 @@ static void blame_result(struct chat_parser *p)
 {
 	const struct conversation *c = p->conversation;
 	char path[PARAM_PATH];
+	size_t i;
 
-	if (!p->in.err || c->n_items > BLAME_MAX)
+	if (!p->in.err || !input_lone_result(c, &i))
 		return;
-	for (size_t i = 0; i < c->n_items; i++) {
-		bool found = c->items[i]->type != ITEM_RESULT;
-
-		for (size_t j = 0; j < i; j++)
-			if (c->items[j]->type == ITEM_CALL &&
-			        str_eq(c->items[j]->call.public_id, c->items[i]->result.public_id))
-				found = true;
-		if (found)
-			continue;
-		param_index(path, "messages", p->message_of[i]);
-		param_fail(&p->in, ERR_INVALID, "invalid_value", path, "tool_call_id",
-		        "Messages with role 'tool' must be a response to a preceding message with "
-		        "'tool_calls': there is none with the id '%s'.",
-		        param_show(c->items[i]->result.public_id).text);
-		return;
-	}
+	param_index(path, "messages", p->message_of[i]);
+	param_fail(&p->in, ERR_INVALID, "invalid_value", path, "tool_call_id",
+	        "Messages with role 'tool' must be a response to a preceding message with "
+	        "'tool_calls': there is none with the id '%s'.",
+	        param_show(c->items[i]->result.public_id).text);
 }
 
 int chat_messages_parse(struct chat_parser *p)

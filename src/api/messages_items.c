@@ -17,6 +17,7 @@
  */
 #include "api/messages.h"
 
+#include "api/input.h"
 #include "base/mem.h"
 #include "tool/tool.h"
 
@@ -435,8 +436,9 @@ static int cut(struct messages_parser *p)
 	return rc == -ERR_INVALID ? blame(p) : rc;
 }
 
-static int refuse_open_call(struct messages_parser *p, size_t i)
+static int refuse_open_call(void *ctx, size_t i)
 {
+	struct messages_parser *p = ctx;
 	char path[PARAM_PATH], id[MESSAGES_ID_SIZE];
 
 	messages_index(path, "messages", p->message_of[i]);
@@ -449,42 +451,13 @@ static int refuse_open_call(struct messages_parser *p, size_t i)
 	        id);
 }
 
-/* Calls of brig's own whose results were dropped get one; the replies are cut once more then. */
-static int complete_calls(struct messages_parser *p)
+static struct item *add_no_result(void *ctx, size_t i)
 {
-	struct conversation *c = p->conversation;
-	size_t n = c->n_items, missing = 0, at = 0;
-	struct item **items;
+	struct item *result = messages_items_add(ctx, ITEM_RESULT);
 
-	for (size_t i = 0; i < n; i++) {
-		if (c->items[i]->type != ITEM_CALL || c->items[i]->call.result)
-			continue;
-		if (!c->items[i]->call.tool)
-			return refuse_open_call(p, i);
-		missing++;
-	}
-	if (missing == 0)
-		return 0;
-	items = mem_array(n + missing, sizeof(*items));
-	for (size_t i = 0; i < n; i++) {
-		struct item *it = c->items[i], *result;
-
-		items[at++] = it;
-		if (it->type != ITEM_CALL || it->call.result)
-			continue;
-		result = messages_items_add(p, ITEM_RESULT);
-		if (!result) {
-			free(items);
-			return -ERR_NOMEM;
-		}
-		result->result.public_id = it->call.public_id;
-		result->result.tool = it->call.tool;
+	if (result)
 		result->result.error = STR("The result of this call was not kept.");
-		items[at++] = result;
-	}
-	memcpy(c->items, items, at * sizeof(*items));
-	free(items);
-	return conversation_cut_replies(c, p->in.err);
+	return result;
 }
 
 int messages_items_parse(struct messages_parser *p)
@@ -495,5 +468,5 @@ int messages_items_parse(struct messages_parser *p)
 		rc = parse_messages(p);
 	if (!rc)
 		rc = cut(p);
-	return rc ? rc : complete_calls(p);
+	return rc ? rc : input_complete_calls(&p->in, refuse_open_call, add_no_result, p);
 }

@@ -217,27 +217,23 @@ static int parse_entry(
 	return parse_native(p, entry, path, t);
 }
 
-/* The model knows a server's tool by the tool's own name, unless a tool of the client has it. */
 static int name_server_tool(struct messages_parser *p, const struct tool_entry *of)
 {
 	struct conversation *c = p->conversation;
-	struct str own, brig;
-	char text[80];
-	bool ok = true;
+	struct str name;
+	int rc;
 
 	if (!of)
 		return 0;
-	own = str_of(of->tool->name);
-	str_format(text, sizeof(text), "brig_%.*s", (int)own.n, own.p);
-	brig = conversation_copy(c, str_of(text), &ok);
-	if (!ok)
-		return param_fail_memory(&p->in);
-	if (tools_named(c, own) && tools_named(c, brig))
+	rc = tools_server_name(&p->in, of->tool, tools_named, &name);
+	if (rc)
+		return rc;
+	if (!name.p)
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", "tools", NULL,
-		        "tools named both '%s' and '%s' leave no name for the server's: rename "
-		        "one.",
-		        of->tool->name, text);
-	c->tools[of - c->tools].name = tools_named(c, own) ? brig : own;
+		        "tools named both '%s' and 'brig_%s' leave no name for the server's: "
+		        "rename one.",
+		        of->tool->name, of->tool->name);
+	c->tools[of - c->tools].name = name;
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "api/outputs.h"
 
+#include "api/api.h"
 #include "base/utf8.h"
 #include "network/policy.h"
 #include "tool/tool.h"
@@ -160,6 +161,30 @@ static void write_warning(void *ctx, const char *sentence)
 
 static void count_warning(void *ctx, const char *sentence)
 {
+}
+
+void outputs_write_files(struct ropewriter *w, const struct result *r)
+{
+	struct json_writer *j = &w->json;
+
+	if (r->n_files == 0)
+		return;
+	jw_key(j, "files");
+	jw_array(j);
+	for (size_t i = 0; i < r->n_files; i++) {
+		_cleanup_buf_ struct buf id = BUF_INIT(65536);
+
+		api_file_id_append(&id, r->files[i].path);
+		jw_object(j);
+		jw_kcstr(j, "type", "container_file_citation");
+		jw_kstr(j, "container_id", r->container_id);
+		jw_kstr(j, "file_id", (struct str){id.data, id.len});
+		jw_kstr(j, "filename", r->files[i].path);
+		jw_ki64(j, "start_index", 0);
+		jw_ki64(j, "end_index", 0);
+		jw_end(j);
+	}
+	jw_end(j);
 }
 
 void outputs_write_warnings(struct ropewriter *w, const struct tool_entry *entry)

@@ -13,6 +13,9 @@ void outputs_write(struct ropewriter *w, const struct command_output *o);
 /* Its fields alone: outcome, and what was cut. */
 void outputs_write_outcome(struct ropewriter *w, const struct command_output *o);
 
+/* The member "files": those that the call touched; nothing where there are none. */
+void outputs_write_files(struct ropewriter *w, const struct result *r);
+
 /* The member "warnings": what the entry's network policy admits besides what it seems to; nothing
  * where that is nothing, or entry is NULL. */
 void outputs_write_warnings(struct ropewriter *w, const struct tool_entry *entry);

@@ -9,17 +9,10 @@
  */
 #include "api/responses.h"
 
+#include "api/input.h"
 #include "base/mem.h"
 
-#include <stdlib.h>
-
-enum {
-	ITEMS_MAX = 200000,
-	PARTS_MAX = 100000,
-	/* An error that names the element of `input` looks through all items: only where they are
-	   few. */
-	BLAME_MAX = 4096,
-};
+enum { ITEMS_MAX = 200000 };
 
 /* Where an element of the whole input stands in what the client sent. */
 static void input_path(const struct responses_parser *p, char out[PARAM_PATH], size_t index)
@@ -147,16 +140,7 @@ static int part_file(
 static int part_audio(
         struct responses_parser *p, const struct json *v, const char *path, struct part *part)
 {
-	const struct json *audio;
-	char inner[PARAM_PATH];
-	int rc;
-
-	part->type = PART_AUDIO;
-	param_join(inner, path, "input_audio");
-	rc = param_need_container(&p->in, v, path, "input_audio", JSON_OBJECT, &audio);
-	if (!rc)
-		rc = param_need_str(&p->in, audio, inner, "data", &part->data);
-	return rc ? rc : param_need_str(&p->in, audio, inner, "format", &part->detail);
+	return input_audio(&p->in, v, path, part);
 }
 
 /* Text is text, whoever calls it how: clients mix the names when they build history by hand. */
@@ -170,9 +154,16 @@ static const struct part_rule part_rules[] = {
         {"input_audio", "u", part_audio},
 };
 
-static int parse_part(struct responses_parser *p, const struct json *v, const char *path,
-        bool assistant, struct part *part)
+struct author {
+	struct responses_parser *p;
+	bool assistant;
+};
+
+static int parse_part(void *ctx, const struct json *v, const char *path, struct part *part)
 {
+	const struct author *author = ctx;
+	struct responses_parser *p = author->p;
+	bool assistant = author->assistant;
 	struct str type;
 	int rc;
 
@@ -199,36 +190,12 @@ static int parse_part(struct responses_parser *p, const struct json *v, const ch
 	        param_show(type).text);
 }
 
-/* A string, or an array of parts. */
 static int parse_content(struct responses_parser *p, const struct json *v, const char *path,
         bool assistant, struct part **ret, size_t *ret_n)
 {
-	char inner[PARAM_PATH];
-	struct part *parts;
-	size_t n, i = 0;
-	int rc = 0;
+	struct author author = {p, assistant};
 
-	if (!json_is(v, JSON_STRING) && !json_is(v, JSON_ARRAY))
-		return param_fail_type(&p->in, v, path, NULL, "a string or an array");
-	n = json_is(v, JSON_STRING) ? 1 : json_count(v);
-	if (n > PARTS_MAX)
-		return param_fail(&p->in, ERR_INVALID, "array_above_max_length", path, NULL,
-		        "Invalid '%s': at most %d parts.", path, PARTS_MAX);
-	parts = conversation_parts(p->conversation, n ? n : 1);
-	if (!parts)
-		return param_fail_memory(&p->in);
-	if (json_is(v, JSON_STRING)) {
-		parts[0].type = PART_TEXT;
-		rc = param_keep(&p->in, v, &parts[0].text);
-	} else {
-		for (v = json_first(v); v && !rc; v = json_next(v), i++) {
-			param_index(inner, path, i);
-			rc = parse_part(p, v, inner, assistant, &parts[i]);
-		}
-	}
-	*ret = parts;
-	*ret_n = n;
-	return rc;
+	return input_content(&p->in, v, path, parse_part, &author, ret, ret_n);
 }
 
 int responses_items_head(
@@ -354,14 +321,7 @@ static int parse_reasoning_item(
 int responses_items_call_id(
         struct responses_parser *p, const struct json *v, const char *path, struct str *ret)
 {
-	int rc = param_need_str(&p->in, v, path, "call_id", ret);
-
-	if (!rc && (ret->n == 0 || ret->n > RESPONSES_CALL_ID_MAX))
-		rc = param_fail(&p->in, ERR_INVALID,
-		        ret->n ? "string_above_max_length" : "invalid_value", path, "call_id",
-		        "Invalid '%s.call_id': expected 1 to %d characters.", path,
-		        RESPONSES_CALL_ID_MAX);
-	return rc;
+	return input_call_id(&p->in, v, path, "call_id", RESPONSES_CALL_ID_MAX, ret);
 }
 
 void responses_items_set_call_id(struct responses_parser *p, struct item *call, struct str id)
@@ -388,11 +348,10 @@ static int parse_function_call(
 		rc = param_need_str(&p->in, v, path, "name", &it->call.name);
 	if (!rc)
 		rc = param_need_str(&p->in, v, path, "arguments", &it->call.arguments);
+	if (!rc)
+		rc = input_check_name(&p->in, path, it->call.name);
 	if (rc)
 		return rc;
-	if (it->call.name.n == 0)
-		return param_fail(&p->in, ERR_INVALID, "invalid_value", path, "name",
-		        "Invalid '%s.name': it is empty.", path);
 	responses_items_set_call_id(p, it, id);
 	if (has_more(v, known))
 		keep_raw(it, v);
@@ -581,44 +540,23 @@ static int parse_input(struct responses_parser *p)
 
 /* ---- calls and results belong together ---- */
 
-/* conversation_cut_replies() has refused a result. Says which element of `input` it is. */
-static void blame_result(struct responses_parser *p)
-{
-	const struct conversation *c = p->conversation;
-	char path[PARAM_PATH];
-
-	if (!p->in.err || c->n_items > BLAME_MAX)
-		return;
-	for (size_t i = 0; i < c->n_items; i++) {
-		bool found = c->items[i]->type != ITEM_RESULT;
-
-		for (size_t j = 0; j < i; j++) {
-			struct str id = c->items[i]->result.public_id;
-
-			if (c->items[j]->type == ITEM_CALL &&
-			        str_eq(c->items[j]->call.public_id, id))
-				found = true;
-		}
-		if (found)
-			continue;
-		input_path(p, path, p->input_of[i]);
-		param_join(path, path, "call_id");
-		str_copy(p->in.err->param, sizeof(p->in.err->param), str_of(path));
-		return;
-	}
-}
-
 static int cut(struct responses_parser *p)
 {
 	int rc = conversation_cut_replies(p->conversation, p->in.err);
+	char path[PARAM_PATH];
+	size_t i;
 
-	if (rc == -ERR_INVALID)
-		blame_result(p);
+	if (rc == -ERR_INVALID && p->in.err && input_lone_result(p->conversation, &i)) {
+		input_path(p, path, p->input_of[i]);
+		param_join(path, path, "call_id");
+		str_copy(p->in.err->param, sizeof(p->in.err->param), str_of(path));
+	}
 	return rc;
 }
 
-static int refuse_open_call(struct responses_parser *p, size_t i)
+static int refuse_open_call(void *ctx, size_t i)
 {
+	struct responses_parser *p = ctx;
 	struct str id = p->conversation->items[i]->call.public_id;
 	char path[PARAM_PATH];
 
@@ -627,47 +565,15 @@ static int refuse_open_call(struct responses_parser *p, size_t i)
 	        "No tool output found for function call %s.", param_show(id).text);
 }
 
-/*
- * Puts an error result behind each of brig's own calls that has none, and refuses a client's call
- * without output. Items move, so the replies are cut once more where something was added.
- */
-static int complete_calls(struct responses_parser *p)
+static struct item *add_no_result(void *ctx, size_t i)
 {
-	struct conversation *c = p->conversation;
-	size_t n = c->n_items, missing = 0, at = 0;
-	struct item **items;
+	struct responses_parser *p = ctx;
+	const struct item *call = p->conversation->items[i];
+	struct item *result = responses_items_add(p, ITEM_RESULT, p->input_of[i]);
 
-	for (size_t i = 0; i < n; i++) {
-		const struct call *call = &c->items[i]->call;
-
-		if (c->items[i]->type != ITEM_CALL || call->result)
-			continue;
-		if (!call->tool)
-			return refuse_open_call(p, i);
-		missing++;
-	}
-	if (missing == 0)
-		return 0;
-	items = mem_array(n + missing, sizeof(*items));
-	for (size_t i = 0; i < n; i++) {
-		struct item *it = c->items[i], *result;
-
-		items[at++] = it;
-		if (it->type != ITEM_CALL || it->call.result)
-			continue;
-		result = responses_items_add(p, ITEM_RESULT, p->input_of[i]);
-		if (!result) {
-			free(items);
-			return -ERR_NOMEM;
-		}
-		result->result.public_id = it->call.public_id;
-		result->result.tool = it->call.tool;
-		responses_history_no_result(result, it->status);
-		items[at++] = result;
-	}
-	memcpy(c->items, items, at * sizeof(*items));
-	free(items);
-	return conversation_cut_replies(c, p->in.err);
+	if (result)
+		responses_history_no_result(result, call->status);
+	return result;
 }
 
 int responses_items_parse(struct responses_parser *p)
@@ -678,5 +584,5 @@ int responses_items_parse(struct responses_parser *p)
 		rc = parse_input(p);
 	if (!rc)
 		rc = cut(p);
-	return rc ? rc : complete_calls(p);
+	return rc ? rc : input_complete_calls(&p->in, refuse_open_call, add_no_result, p);
 }

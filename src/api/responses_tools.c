@@ -281,30 +281,23 @@ static int parse_tool(
 	                           : refuse_type(p, path, t->type);
 }
 
-/* The model knows the server's shell by the tool's own name, unless a client's function has it. */
 static int name_server_tool(struct responses_parser *p)
 {
 	struct conversation *c = p->conversation;
-	struct str own, brig;
-	char text[80];
-	bool ok = true;
+	struct str name;
+	int rc;
 
 	if (!p->shell)
 		return 0;
-	own = str_of(p->shell->tool->name);
-	str_format(text, sizeof(text), "brig_%.*s", (int)own.n, own.p);
-	brig = conversation_copy(c, str_of(text), &ok);
-	if (!ok)
-		return param_fail_memory(&p->in);
-	if (!entry_named(c, own))
-		c->tools[p->shell - c->tools].name = own;
-	else if (!entry_named(c, brig))
-		c->tools[p->shell - c->tools].name = brig;
-	else
+	rc = tools_server_name(&p->in, p->shell->tool, entry_named, &name);
+	if (rc)
+		return rc;
+	if (!name.p)
 		return param_fail(&p->in, ERR_INVALID, "invalid_value", "tools", NULL,
-		        "Functions named both '%s' and '%s' leave no name for the server's shell: "
-		        "rename one.",
-		        p->shell->tool->name, text);
+		        "Functions named both '%s' and 'brig_%s' leave no name for the server's "
+		        "shell: rename one.",
+		        p->shell->tool->name, p->shell->tool->name);
+	c->tools[p->shell - c->tools].name = name;
 	return 0;
 }
 

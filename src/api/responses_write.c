@@ -133,29 +133,9 @@ static void write_outputs(struct ropewriter *w, const struct result *r)
 /* Where the container's id stands the files that the call touched stand too. */
 static void write_container(struct ropewriter *w, const struct result *r)
 {
-	struct json_writer *j = &w->json;
-
-	if (r->n_files > 0) {
-		jw_key(j, "files");
-		jw_array(j);
-	}
-	for (size_t i = 0; i < r->n_files; i++) {
-		_cleanup_buf_ struct buf id = BUF_INIT(65536);
-
-		api_file_id_append(&id, r->files[i].path);
-		jw_object(j);
-		jw_kcstr(j, "type", "container_file_citation");
-		jw_kstr(j, "container_id", r->container_id);
-		jw_kstr(j, "file_id", (struct str){id.data, id.len});
-		jw_kstr(j, "filename", r->files[i].path);
-		jw_ki64(j, "start_index", 0);
-		jw_ki64(j, "end_index", 0);
-		jw_end(j);
-	}
-	if (r->n_files > 0)
-		jw_end(j);
+	outputs_write_files(w, r);
 	if (r->container_id.n > 0)
-		jw_kstr(j, "container_id", r->container_id);
+		jw_kstr(&w->json, "container_id", r->container_id);
 }
 
 /* The outputs that a client is shown: those of commands that came to an end. */

@@ -8,6 +8,24 @@ const struct tool_entry *tools_named(const struct conversation *c, struct str na
 	return NULL;
 }
 
+int tools_server_name(struct param_reader *in, const struct tool *tool,
+        const struct tool_entry *(*named)(const struct conversation *c, struct str name),
+        struct str *ret)
+{
+	struct str own = str_of(tool->name), brig;
+	char text[80];
+	bool ok = true;
+
+	str_format(text, sizeof(text), "brig_%s", tool->name);
+	brig = conversation_copy(in->conversation, str_of(text), &ok);
+	if (!ok)
+		return param_fail_memory(in);
+	*ret = !named(in->conversation, own)    ? own
+	       : !named(in->conversation, brig) ? brig
+	                                        : (struct str){NULL, 0};
+	return 0;
+}
+
 int tools_check_sandbox(struct param_reader *in, const struct config *config, const char *subject,
         const char *path, const char *key)
 {

@@ -8,6 +8,13 @@
 
 /* The first entry of this name, or NULL. */
 const struct tool_entry *tools_named(const struct conversation *c, struct str name);
+/*
+ * By which name the model knows a server's tool: the tool's own, or "brig_…" where an entry has
+ * that one; *ret {NULL, 0}: both are taken. named: as tools_named(), of the entries that count.
+ */
+int tools_server_name(struct param_reader *in, const struct tool *tool,
+        const struct tool_entry *(*named)(const struct conversation *c, struct str name),
+        struct str *ret);
 /* May this server execute commands? subject: "This server", as the sentence of the error begins. */
 int tools_check_sandbox(struct param_reader *in, const struct config *config, const char *subject,
         const char *path, const char *key);
