@@ -108,6 +108,23 @@ test("cancelling in the playground kills the command, and the list says so", asy
   await p.clean();
 });
 
+test("nothing is sent before the models are there", async () => {
+  let list;
+  await page.route("**/models", (route) => { list = () => route.continue(); });
+  await p.view("Requests");
+  await p.view("Playground");
+  const send = page.getByRole("button", { name: "Send" });
+  await page.getByLabel("Message").fill("```\necho early\n```");
+  await page.keyboard.press("Control+Enter");
+  assert.equal(await send.isDisabled(), true);
+  assert.equal(await page.getByText("Nothing sent yet.").isVisible(), true);
+  list();
+  await page.unroute("**/models");
+  await send.click();
+  await page.getByText("completed", { exact: true }).waitFor();
+  await p.clean();
+});
+
 test("the list follows what happens, and stops while nobody looks", async () => {
   await p.view("Requests");
   await page.locator("tbody tr").first().waitFor();
@@ -190,9 +207,12 @@ test("hostile output stays text", async () => {
 test("hostile names in requests stay text", async () => {
   const name = "<img src=x onerror=window.pwned=10>\u202e";
   for (const model of [name, "\"><script>window.pwned=11</script>"]) await (await api("responses", { model, input: "x" })).text();
+  const none = await api("responses", { model: "", input: "x" });
+  await none.text();
   await (await api("responses", { model: "brig/script", input: "x" }, { headers: { authorization: `Bearer ${KEY}`, "content-type": "application/json", "user-agent": "<script>window.pwned=12</script>" } })).text();
   await p.view("Requests");
   await page.getByRole("link", { name: "<img src=x onerror=window.pwned=10>\\u202e" }).first().waitFor();
+  assert.equal(await page.locator(`a[href="#/requests/${none.headers.get("x-generation-id")}"]`).textContent(), "–");
   await page.getByRole("link", { name: "<img src=x onerror=window.pwned=10>\\u202e" }).first().click();
   await page.getByRole("heading", { level: 1, name: "<img src=x onerror=window.pwned=10>" }).waitFor();
   await nothingHappened();

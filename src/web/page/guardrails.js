@@ -75,7 +75,7 @@ export function hitList(hits, { single = false } = {}) {
         hit.guardrail,
         hit.rule ?? hit.pattern,
         [hit.matched === null || hit.matched === undefined ? h("span", { class: "dim" }, "not stored") : h("code", {}, hit.matched), place],
-        single ? null : hit.model ?? "–",
+        single ? null : hit.model || "–",
         markCell(hit, place),
       ];
       t.body.append(row(columns, single ? cells.filter((_, i) => i !== 0 && i !== 5) : cells));

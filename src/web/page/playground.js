@@ -109,13 +109,13 @@ export async function playgroundView({ place, signal }) {
   const text = h("textarea", { name: "text", rows: "14", spellcheck: "false", value: kept.text });
   const shell = h("input", { type: "checkbox", id: "with-shell", checked: kept.shell });
   const sessionId = h("input", { name: "session", value: kept.session, autocomplete: "off", spellcheck: "false" });
-  const go = h("button", { type: "submit", class: "primary" }, "Send");
+  const go = h("button", { type: "submit", class: "primary", disabled: true }, "Send");
   const cancel = button("Cancel", () => running?.abort("cancelled"), { disabled: true });
   const state = h("div", { class: "head" }, h("span", { class: "dim" }, "Nothing sent yet."));
   const out = h("div", { class: "answer" });
   let running = null;
 
-  const keep = () => Object.assign(kept, { model: model.value, text: text.value, shell: shell.checked, session: sessionId.value });
+  const keep = () => Object.assign(kept, { model: model.value || kept.model, text: text.value, shell: shell.checked, session: sessionId.value });
 
   function body() {
     const all = { model: model.value, input: text.value, stream: true };
@@ -170,7 +170,7 @@ export async function playgroundView({ place, signal }) {
     h("div", { class: "actions" }, go, cancel, h("span", { class: "hint" }, "Ctrl+Enter sends")));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    if (running) return;
+    if (running || !model.value) return;
     keep();
     running = new AbortController();
     go.disabled = true;
@@ -201,5 +201,6 @@ export async function playgroundView({ place, signal }) {
 
   place.append(h("div", { class: "split" }, form, h("section", { "aria-labelledby": "answer" }, h("h2", { id: "answer" }, "Answer"), state, out)));
   modelList(model, (await get("models", null, signal)).data);
+  go.disabled = !model.value;
   keep();
 }

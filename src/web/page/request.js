@@ -193,7 +193,7 @@ export async function requestView({ place, id, setTitle, signal }) {
 
   function show(r, runs, content, error) {
     const how = outcome(r);
-    setTitle(bare(r) ?? r.model ?? r.requested_model ?? "Request");
+    setTitle(bare(r) ?? (r.model || r.requested_model || "Request"));
     fill(state, mark(how));
     fill(body,
       h("div", { class: "head" }, state, r.error ? h("span", { class: "error" }, r.error) : null,

@@ -36,7 +36,7 @@ function questions(query) {
 }
 
 function cells(r) {
-  const model = r.model ?? r.requested_model ?? "–";
+  const model = r.model || r.requested_model || "–";
   return [
     time(r.created_at_ms),
     mark(outcome(r)),

@@ -84,7 +84,7 @@ export async function spendingView({ place, signal }) {
   const known = await keyNames(signal);
   const body = h("div", { class: "view" });
   const keyName = (t) => known.get(t.api_key_hash) || shortHash(t.api_key_hash);
-  const by = { model: (t) => t.model ?? "no model", key: keyName };
+  const by = { model: (t) => t.model || "no model", key: keyName };
   let totals = [];
   let cut = false;
   const range = choice([["7", "7 days"], ["30", "30 days"], ["90", "90 days"]], "30", () => load().catch((error) => fill(body, h("p", { class: "error" }, error.message))));
