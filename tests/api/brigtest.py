@@ -432,6 +432,7 @@ class Client:
     # -- containers --
 
     def execute(self, container, *commands, expect=200, timeout=60, **fields):
+        timeout += fields.get("timeout_ms", 0) / 1000  # the answer comes after the commands' own time
         body = dict(fields)
         if commands:
             body["commands"] = list(commands)

@@ -281,7 +281,7 @@ def test_all_together_are_bounded(make_server, provider):
     assert client.post("/responses/input_tokens", {"model": quick.name, "input": ask_it}).status == 503
     assert not quick.requests
     go.set()
-    waiting.join(30)
+    waiting.join(60)
     assert told[0]["status"] == "completed"
     brigtest.wait_for(lambda: client.post("/responses/input_tokens", {"model": quick.name, "input": ask_it}).status == 200)
 

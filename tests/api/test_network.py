@@ -587,7 +587,7 @@ def wait_for_hosts(client, generation, *wanted):
     def found():
         networks = networks_of(client, generation)
         return [set(hosts_of(n)) for n in networks] == [set(w) for w in wanted] and networks
-    return wait_for(found, 20, 0.05)
+    return wait_for(found, every=0.05)
 
 
 def exported(client, generation):
@@ -642,7 +642,7 @@ def test_hosts_of_a_run_are_bounded(client):
     def all_told():
         (network,) = networks_of(client, generation)
         return network["denied"] >= 40 and network
-    network = wait_for(all_told, 20, 0.05)
+    network = wait_for(all_told, every=0.05)
     assert [h["host"] for h in network["hosts"]] == ["refused-%02d.test" % i for i in range(32)]
     assert network["more"] >= 8
     assert network["more"] == network["denied"] - sum(h["count"] for h in network["hosts"])
@@ -653,7 +653,7 @@ def test_a_connection_that_outlives_its_run_and_its_container(client, web):
     generation = client.post("/containers/%s/exec" % name, {"commands": [
         "curl -sN -o got http://allowed.test/slow > /dev/null 2>&1 & until [ -s got ]; do sleep 0.1; done"
     ]}).headers["x-generation-id"]
-    assert len(web.held) > before
+    wait_for(lambda: len(web.held) > before)
     assert networks_of(client, generation) == [{"allowed": 0, "denied": 0, "hosts": [], "more": 0}]
     client.delete("/containers/" + name)
     (network,) = wait_for_hosts(client, generation, {("allowed.test", "allow")})
@@ -680,7 +680,7 @@ def test_no_host_is_on_disk_without_content(make_server, provider, web, hosts, h
     def told():
         (network,) = networks_of(client, generation)
         return network["denied"] and network["allowed"] and network
-    network = wait_for(told, 20, 0.05)
+    network = wait_for(told, every=0.05)
     if how == "stored":
         assert set(hosts_of(network)) == {("needle-in-a-name.test", "deny"), ("allowed.test", "allow")}
     else:
@@ -696,7 +696,7 @@ def test_no_host_is_on_disk_without_content(make_server, provider, web, hosts, h
 def test_a_run_that_is_cut_off_by_a_crash_keeps_its_hosts(make_server, provider, web, hosts, workers):
     server = make_server(workers=workers, config=make_config(), env={"BRIG_EGRESS_HOSTS": hosts}).start()
     client = server.client()
-    model = provider.model(calls(shell("true")), calls(shell(reach("allowed.test", "other.test") + "; sleep 60")), text("never"))
+    model = provider.model(calls(shell("true")), calls(shell(reach("allowed.test", "other.test") + "; sleep 600")), text("never"))
     stream = client.begin(model, tools=[environment(allow("allowed.test"))])
     generation = stream.response_headers["x-generation-id"]
     wanted = [set(), {("allowed.test", "allow"), ("other.test", "deny")}]
@@ -712,7 +712,7 @@ def test_a_run_that_is_cut_off_by_a_crash_keeps_its_hosts(make_server, provider,
         except OSError:
             return False
         return data["ledger_status"] == "recovered"
-    wait_for(recovered, 30, 0.05)
+    wait_for(recovered, every=0.05)
     assert networks_of(client, generation) == networks
     first, second = client.get("/generations/%s/tool_runs" % generation).json["data"]
     assert (first["status"], second["status"]) == ("completed", "incomplete")

@@ -154,6 +154,7 @@ def test_a_background_child_neither_delays_nor_dies(client, provider):
 def test_a_background_child_that_holds_the_pipes_does_not_delay(client, provider):
     outputs = run(client, provider, "(while echo noise; do sleep 0.05; done) & echo now", "echo next")
     assert outputs[0]["stdout"].startswith(("now\n", "noise\n")) and outputs[1]["stdout"] == "next\n"
+    assert [o["outcome"] for o in outputs] == [{"type": "exit", "exit_code": 0}] * 2
 
 
 def test_stdin_is_at_its_end(client, provider):
