@@ -88,7 +88,6 @@ int cli_doctor(int argc, char **argv)
 	};
 	static struct sup_check rows[MAX_ROWS];
 	struct settings_values values;
-	struct settings *settings = NULL;
 	struct error err = {0};
 	char capabilities[64];
 	int end = 0, at, i, n;
@@ -98,12 +97,8 @@ int cli_doctor(int argc, char **argv)
 		return end;
 	if (at < argc)
 		return cli_wrong(&usage, "doctor takes no argument");
-	if (settings_load(config, &settings, &values, &err) < 0 ||
-	        cli_data_folder(data, values.data, values.sup.data, &err) < 0) {
-		settings_free(settings);
+	if (settings_values_load(config, data, &values, &err) < 0)
 		return cli_fail(&err);
-	}
-	settings_free(settings);
 	own_capabilities(capabilities);
 	n = supervisor_check_host(&values.sup, rows, MAX_ROWS);
 	for (i = 0; i < n; i++)

@@ -92,7 +92,6 @@ int cli_selftest(int argc, char **argv)
 	        .n_flags = sizeof(flags) / sizeof(flags[0]),
 	};
 	struct settings_values values;
-	struct settings *settings = NULL;
 	struct error err = {0};
 	int end = 0, at;
 
@@ -101,12 +100,8 @@ int cli_selftest(int argc, char **argv)
 		return end;
 	if (at < argc)
 		return cli_wrong(&usage, "selftest takes no argument");
-	if (settings_load(config, &settings, &values, &err) < 0 ||
-	        cli_data_folder(data, values.data, values.sup.data, &err) < 0) {
-		settings_free(settings);
+	if (settings_values_load(config, data, &values, &err) < 0)
 		return cli_fail(&err);
-	}
-	settings_free(settings);
 	end = run_probes(&values.sup, json, &err);
 	return end < 0 ? cli_fail(&err) : end;
 }

@@ -21,6 +21,7 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/cli.h"
 #include "cli/drop.h"
 #include "config/yaml.h"
 
@@ -487,6 +488,18 @@ int settings_load(const char *file, struct settings **ret, struct settings_value
 	*ret_values = values;
 	*ret = s;
 	return 0;
+}
+
+int settings_values_load(
+        const char *file, const char *data, struct settings_values *ret_values, struct error *err)
+{
+	struct settings *s = NULL;
+	int r = settings_load(file, &s, ret_values, err);
+
+	settings_free(s);
+	if (r < 0)
+		return r;
+	return cli_data_folder(data, ret_values->data, ret_values->sup.data, err);
 }
 
 struct settings *settings_free(struct settings *s)

@@ -29,6 +29,10 @@ struct settings;
 /* file: NULL for none. Prints nothing; err->text may be the file's own message with its line. */
 int settings_load(const char *file, struct settings **ret, struct settings_values *ret_values,
         struct error *err);
+/* The values alone, with that data folder (NULL: as cli_data_folder() says), for what is to be
+ * looked at without a server. */
+int settings_values_load(
+        const char *file, const char *data, struct settings_values *ret_values, struct error *err);
 struct settings *settings_free(struct settings *s); /* takes NULL; returns NULL */
 /* A key of the data folder, known to gateways by its hash only. */
 void settings_set_key(struct settings *s, const uint8_t hash[32]);

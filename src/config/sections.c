@@ -352,28 +352,25 @@ int section_file_text(struct loader *l, const struct yaml_node *n, char **ret)
 	return 0;
 }
 
+static int read_secret(struct loader *l, const struct yaml_node *n, struct config_provider *p,
+        int (*read)(struct loader *l, const struct yaml_node *n, char **ret))
+{
+	char *text = NULL;
+	int r = secret_is_first(l, n, p);
+
+	if (r == 0)
+		r = read(l, n, &text);
+	return r < 0 ? r : take_secret(l, n, text, p);
+}
+
 static int read_api_key_env(struct loader *l, const struct yaml_node *n, void *target)
 {
-	struct config_provider *p = target;
-	char *text = NULL;
-	int r;
-
-	r = secret_is_first(l, n, p);
-	if (r == 0)
-		r = section_env_text(l, n, &text);
-	return r < 0 ? r : take_secret(l, n, text, p);
+	return read_secret(l, n, target, section_env_text);
 }
 
 static int read_api_key_file(struct loader *l, const struct yaml_node *n, void *target)
 {
-	struct config_provider *p = target;
-	char *text = NULL;
-	int r;
-
-	r = secret_is_first(l, n, p);
-	if (r == 0)
-		r = section_file_text(l, n, &text);
-	return r < 0 ? r : take_secret(l, n, text, p);
+	return read_secret(l, n, target, section_file_text);
 }
 
 /* What a provider may run itself where a request leaves the choice (DESIGN section 9, `engine:

@@ -159,6 +159,9 @@ void jw_kbool(struct json_writer *w, const char *key, bool v);
 void jw_knull(struct json_writer *w, const char *key);
 void jw_kraw(struct json_writer *w, const char *key, struct str raw);
 void jw_kmoney(struct json_writer *w, const char *key, struct money m); /* a number, exact */
+/* The same where the value is not empty; else nothing. */
+void jw_kstr_given(struct json_writer *w, const char *key, struct str s);
+void jw_kraw_given(struct json_writer *w, const char *key, struct str raw);
 void jw_ktime(struct json_writer *w, const char *key, int64_t wall_ms); /* ISO 8601; 0: null */
 
 /* ---- rope: a JSON text that is written in pieces ---- */

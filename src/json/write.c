@@ -241,6 +241,18 @@ void jw_kmoney(struct json_writer *w, const char *key, struct money m)
 	jw_kraw(w, key, (struct str){b.data, b.len});
 }
 
+void jw_kstr_given(struct json_writer *w, const char *key, struct str s)
+{
+	if (s.n)
+		jw_kstr(w, key, s);
+}
+
+void jw_kraw_given(struct json_writer *w, const char *key, struct str raw)
+{
+	if (raw.n)
+		jw_kraw(w, key, raw);
+}
+
 void jw_ktime(struct json_writer *w, const char *key, int64_t wall_ms)
 {
 	char text[32];

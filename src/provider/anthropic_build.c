@@ -522,8 +522,8 @@ static int write_reply(struct builder *b, const struct reply_ref *refs, size_t n
 static int write_item(struct builder *b, size_t at, struct error *err)
 {
 	const struct item *it = b->c->items[at];
-	struct reply_ref alone = {REPLY_NONE, at};
 	const struct reply_ref *first;
+	struct reply_ref alone;
 	size_t n;
 
 	if (it->type == ITEM_RESULT)
@@ -534,10 +534,8 @@ static int write_item(struct builder *b, size_t at, struct error *err)
 		b->broken_loop = false;
 		return write_user(b, it, err);
 	}
-	if (it->reply == REPLY_NONE)
-		return write_reply(b, &alone, 1, err);
-	first = replies_find(&b->replies, it->reply, &n);
-	return first->at == at ? write_reply(b, first, n, err) : 0;
+	first = replies_begin(&b->replies, b->c, at, &alone, &n);
+	return first ? write_reply(b, first, n, err) : 0;
 }
 
 /* ---- system ---- */

@@ -42,46 +42,34 @@ static int write_response_format(struct json_writer *w, struct str text_format, 
 	return 0;
 }
 
-static void write_number(struct json_writer *w, const char *key, struct str raw)
-{
-	if (raw.n)
-		jw_kraw(w, key, raw);
-}
-
-static void write_text(struct json_writer *w, const char *key, struct str s)
-{
-	if (s.n)
-		jw_kstr(w, key, s);
-}
-
 /* top_logprobs is not asked for: nothing on the way back carries them. */
 int openai_chat_settings_write(struct json_writer *w, const struct settings *s, bool openai,
         bool openrouter, struct error *err)
 {
 	int r;
 
-	write_number(w, openai ? "max_completion_tokens" : "max_tokens", s->max_output_tokens);
-	write_number(w, "temperature", s->temperature);
-	write_number(w, "top_p", s->top_p);
+	jw_kraw_given(w, openai ? "max_completion_tokens" : "max_tokens", s->max_output_tokens);
+	jw_kraw_given(w, "temperature", s->temperature);
+	jw_kraw_given(w, "top_p", s->top_p);
 	if (!openai)
-		write_number(w, "top_k", s->top_k);
-	write_number(w, "presence_penalty", s->presence_penalty);
-	write_number(w, "frequency_penalty", s->frequency_penalty);
-	write_number(w, "seed", s->seed);
-	write_number(w, "stop", s->stop);
+		jw_kraw_given(w, "top_k", s->top_k);
+	jw_kraw_given(w, "presence_penalty", s->presence_penalty);
+	jw_kraw_given(w, "frequency_penalty", s->frequency_penalty);
+	jw_kraw_given(w, "seed", s->seed);
+	jw_kraw_given(w, "stop", s->stop);
 	r = write_response_format(w, s->text_format, err);
 	if (r < 0)
 		return r;
-	write_text(w, "reasoning_effort", s->reasoning_effort);
+	jw_kstr_given(w, "reasoning_effort", s->reasoning_effort);
 	if (openai || openrouter) {
-		write_text(w, "user", s->user);
-		write_text(w, "prompt_cache_key", s->prompt_cache_key);
+		jw_kstr_given(w, "user", s->user);
+		jw_kstr_given(w, "prompt_cache_key", s->prompt_cache_key);
 	}
 	if (openai) {
-		write_text(w, "safety_identifier", s->safety_identifier);
-		write_text(w, "service_tier", s->service_tier);
-		write_text(w, "verbosity", s->verbosity);
-		write_number(w, "metadata", s->metadata);
+		jw_kstr_given(w, "safety_identifier", s->safety_identifier);
+		jw_kstr_given(w, "service_tier", s->service_tier);
+		jw_kstr_given(w, "verbosity", s->verbosity);
+		jw_kraw_given(w, "metadata", s->metadata);
 	}
 	return 0;
 }

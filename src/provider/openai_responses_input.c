@@ -567,15 +567,13 @@ static int write_items(struct builder *b, struct error *err)
 			continue;
 		if (!replies_holds(it)) {
 			write_client_message(b, it);
-		} else if (it->reply == REPLY_NONE) {
-			struct reply_ref alone = {REPLY_NONE, i};
-
-			r = write_reply(b, &alone, 1, err);
 		} else {
+			struct reply_ref alone;
 			size_t n;
-			const struct reply_ref *first = replies_find(&b->replies, it->reply, &n);
+			const struct reply_ref *first =
+			        replies_begin(&b->replies, b->c, i, &alone, &n);
 
-			if (first->at == i)
+			if (first)
 				r = write_reply(b, first, n, err);
 		}
 	}

@@ -34,18 +34,6 @@ static const struct extra_member *extra_find(const struct conversation *c, const
 	return NULL;
 }
 
-static void write_number(struct json_writer *w, const char *key, struct str raw)
-{
-	if (raw.n)
-		jw_kraw(w, key, raw);
-}
-
-static void write_text(struct json_writer *w, const char *key, struct str s)
-{
-	if (s.n)
-		jw_kstr(w, key, s);
-}
-
 static void write_most_tokens(struct json_writer *w, struct str raw, bool openai)
 {
 	uint64_t n;
@@ -53,7 +41,7 @@ static void write_most_tokens(struct json_writer *w, struct str raw, bool openai
 	if (openai && str_to_u64(raw, &n) && n < LEAST_OUT)
 		jw_ki64(w, "max_output_tokens", LEAST_OUT);
 	else
-		write_number(w, "max_output_tokens", raw);
+		jw_kraw_given(w, "max_output_tokens", raw);
 }
 
 /* ---- text ---- */
@@ -98,7 +86,7 @@ static int write_text_object(struct json_writer *w, const struct settings *s, st
 		r = write_format(w, s->text_format, err);
 	if (r < 0)
 		return r;
-	write_text(w, "verbosity", s->verbosity);
+	jw_kstr_given(w, "verbosity", s->verbosity);
 	jw_end(w);
 	return 0;
 }
@@ -131,7 +119,7 @@ static void write_reasoning(struct json_writer *w, const struct conversation *c,
 		return;
 	jw_key(w, "reasoning");
 	jw_object(w);
-	write_text(w, "effort", s->reasoning_effort);
+	jw_kstr_given(w, "effort", s->reasoning_effort);
 	if (effort)
 		jw_kcstr(w, "effort", effort);
 	if (budget)
@@ -191,22 +179,22 @@ int openai_responses_settings_write(
 	int r;
 
 	write_most_tokens(w, s->max_output_tokens, place.openai);
-	write_number(w, "temperature", s->temperature);
-	write_number(w, "top_p", s->top_p);
+	jw_kraw_given(w, "temperature", s->temperature);
+	jw_kraw_given(w, "top_p", s->top_p);
 	if (place.openrouter)
-		write_number(w, "top_k", s->top_k);
-	write_number(w, "top_logprobs", s->top_logprobs);
-	write_number(w, "presence_penalty", s->presence_penalty);
-	write_number(w, "frequency_penalty", s->frequency_penalty);
+		jw_kraw_given(w, "top_k", s->top_k);
+	jw_kraw_given(w, "top_logprobs", s->top_logprobs);
+	jw_kraw_given(w, "presence_penalty", s->presence_penalty);
+	jw_kraw_given(w, "frequency_penalty", s->frequency_penalty);
 	r = write_text_object(w, s, err);
 	if (r < 0)
 		return r;
 	write_reasoning(w, c, place.openrouter);
-	write_text(w, "user", s->user);
-	write_text(w, "safety_identifier", s->safety_identifier);
-	write_text(w, "prompt_cache_key", s->prompt_cache_key);
-	write_text(w, "service_tier", s->service_tier);
-	write_number(w, "metadata", s->metadata);
+	jw_kstr_given(w, "user", s->user);
+	jw_kstr_given(w, "safety_identifier", s->safety_identifier);
+	jw_kstr_given(w, "prompt_cache_key", s->prompt_cache_key);
+	jw_kstr_given(w, "service_tier", s->service_tier);
+	jw_kraw_given(w, "metadata", s->metadata);
 	write_include(w, c, openai_responses_reasons(pc->target));
 	write_extra(w, c, place.openrouter);
 	if (place.openai) {

@@ -55,3 +55,17 @@ const struct reply_ref *replies_find(const struct replies *r, uint32_t reply, si
 	*ret_n = hi - lo;
 	return r->refs + lo;
 }
+
+const struct reply_ref *replies_begin(const struct replies *r, const struct conversation *c,
+        size_t at, struct reply_ref *alone, size_t *ret_n)
+{
+	const struct reply_ref *first;
+
+	if (c->items[at]->reply == REPLY_NONE) {
+		*alone = (struct reply_ref){REPLY_NONE, at};
+		*ret_n = 1;
+		return alone;
+	}
+	first = replies_find(r, c->items[at]->reply, ret_n);
+	return first->at == at ? first : NULL;
+}

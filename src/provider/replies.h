@@ -27,5 +27,9 @@ void replies_index(struct replies *r, const struct conversation *c);
 void replies_free(struct replies *r);
 /* The first ref of one reply, and how many there are. */
 const struct reply_ref *replies_find(const struct replies *r, uint32_t reply, size_t *ret_n);
+/* The refs of the reply that begins with item `at`, which replies_holds(); NULL: its reply began
+ * before. An item of no reply is one by itself, in *alone. */
+const struct reply_ref *replies_begin(const struct replies *r, const struct conversation *c,
+        size_t at, struct reply_ref *alone, size_t *ret_n);
 
 #endif
