@@ -63,8 +63,6 @@ int disk_home_delete(struct disk *d, const uint8_t key[SUP_KEY_LEN]);
  * scratch image whose writable folder belongs to `owner`. */
 int disk_root_mount(struct disk *d, uint32_t image, int userns, uid_t owner, struct image *ret,
         int *ret_mount, struct fail *f);
-/* A detached, read-only mount of device nodes of its own, ids mapped by `userns`. */
-int disk_dev_mount(int userns, int *ret_mount, struct fail *f);
 
 /* A new home that awaits its name: mounted, its ids not mapped yet. */
 struct disk_home {

@@ -23,6 +23,7 @@
 #include "init/init_image.h"
 #include "packet/hurry.h"
 #include "supervisor/child.h"
+#include "supervisor/root.h"
 #include "worker/worker_image.h"
 
 #include <errno.h>
@@ -122,7 +123,7 @@ static int start_child(struct sandbox_host *h, struct sandbox *sb, struct fail *
 static int send_setup(struct sandbox_host *h, struct sandbox *sb, struct fail *f)
 {
 	_cleanup_close_ int dev = -1;
-	if (disk_dev_mount(sb->userns, &dev, f) < 0)
+	if (root_dev_mount(sb->userns, &dev, f) < 0)
 		return -1;
 	_cleanup_close_ int run = cgroup_open_run(&h->cgroup, sb->name);
 	_cleanup_close_ int oom = h->cgroup.limit->open_oom(&h->cgroup, sb->name);

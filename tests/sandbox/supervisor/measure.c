@@ -13,6 +13,7 @@
 #include "supervisor/disk.h"
 #include "supervisor/lease.h"
 #include "supervisor/netns.h"
+#include "supervisor/root.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -177,7 +178,7 @@ static void parts(int rounds)
 		netns_leave(host);
 		add(&net, start);
 		start = now_us();
-		assert_int_equal(disk_dev_mount(own, &tree, &f), 0);
+		assert_int_equal(root_dev_mount(own, &tree, &f), 0);
 		add(&dev, start);
 		close(tree);
 		start = now_us();
