@@ -16,7 +16,7 @@
  * room.
  *
  * SERVING → ENDING (killed, or its control socket ended) → reaped, its group gone → out of the
- * list. A request for a worker that is ENDING waits in live.c's queue, and so does a claim that
+ * list. A request for a worker that is ENDING waits in queue.c, and so does a claim that
  * would mount the home meanwhile: the worker's mount may be the last, and the kernel then writes
  * back all that there is, which the loop must not wait for.
  */
