@@ -1,6 +1,6 @@
 /*
- * The seam behind store.h: one table of functions for each database. store.c checks arguments
- * before it calls, so a backend may rely on what store.h says about them. For src/store only.
+ * The seam behind store.h: one table of functions for each database. store*.c check arguments
+ * before they call, so a backend may rely on what store.h says about them. For src/store only.
  */
 #ifndef BRIG_STORE_BACKEND_H
 #define BRIG_STORE_BACKEND_H

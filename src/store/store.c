@@ -1,15 +1,10 @@
 /* Checks what callers give, and hands on to the backend. */
-#include "store/backend.h"
+#include "store/check.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "record/record.h"
 
 #include <stdlib.h>
-
-#define SCOPE_MAX       256
-#define LIMIT_MAX       1000
-#define STORE_RECORD_ID_MAX 63
 
 int store_open(const struct store_options *o, struct store **ret, struct error *err)
 {
@@ -23,25 +18,30 @@ struct store *store_close(struct store *s)
 
 /* ---- checks ---- */
 
-static int check_text(struct str s, size_t max, const char *what, struct error *err)
+int store_check_text(struct str s, size_t max, const char *what, struct error *err)
 {
 	if (!s.n || s.n > max || memchr(s.p, 0, s.n) || !utf8_valid(s.p, s.n))
 		return error_set(err, ERR_INVALID, "%s must be 1 to %zu bytes of text", what, max);
 	return 0;
 }
 
-static int check_scope(const struct store_scope *scope, struct error *err)
+int store_check_account(struct str account, struct error *err)
 {
-	int r = check_text(scope->account, SCOPE_MAX, "account", err);
-
-	return r < 0 ? r : check_text(scope->workspace, SCOPE_MAX, "workspace", err);
+	return store_check_text(account, STORE_SCOPE_MAX, "account", err);
 }
 
-static int check_key(const struct store_scope *scope, struct str id, struct error *err)
+int store_check_scope(const struct store_scope *scope, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_account(scope->account, err);
 
-	return r < 0 ? r : check_text(id, STORE_ID_MAX, "container id", err);
+	return r < 0 ? r : store_check_text(scope->workspace, STORE_SCOPE_MAX, "workspace", err);
+}
+
+int store_check_container(const struct store_scope *scope, struct str id, struct error *err)
+{
+	int r = store_check_scope(scope, err);
+
+	return r < 0 ? r : store_check_text(id, STORE_ID_MAX, "container id", err);
 }
 
 static int check_hash(struct str hash, struct error *err)
@@ -86,7 +86,7 @@ struct store_stale *store_stale_free(struct store_stale *stale, size_t n)
 int store_container_create(struct store *s, const struct store_scope *scope,
         const struct store_container *c, struct store_container *ret, struct error *err)
 {
-	int r = check_key(scope, str_of(c->id), err);
+	int r = store_check_container(scope, str_of(c->id), err);
 
 	return r < 0 ? r : s->backend->container_create(s, scope, c, ret, err);
 }
@@ -94,7 +94,7 @@ int store_container_create(struct store *s, const struct store_scope *scope,
 int store_container_touch(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, const struct store_container *fresh, struct error *err)
 {
-	int r = check_key(scope, id, err);
+	int r = store_check_container(scope, id, err);
 
 	return r < 0 ? r : s->backend->container_touch(s, scope, id, now_ms, fresh, err);
 }
@@ -102,7 +102,7 @@ int store_container_touch(struct store *s, const struct store_scope *scope, stru
 int store_container_get(struct store *s, const struct store_scope *scope, struct str id,
         struct store_container *ret, struct error *err)
 {
-	int r = check_key(scope, id, err);
+	int r = store_check_container(scope, id, err);
 
 	return r < 0 ? r : s->backend->container_get(s, scope, id, ret, err);
 }
@@ -110,7 +110,7 @@ int store_container_get(struct store *s, const struct store_scope *scope, struct
 int store_container_keep(struct store *s, const struct store_scope *scope, struct str id,
         int64_t keep_until_ms, struct error *err)
 {
-	int r = check_key(scope, id, err);
+	int r = store_check_container(scope, id, err);
 
 	return r < 0 ? r : s->backend->container_keep(s, scope, id, keep_until_ms, err);
 }
@@ -118,7 +118,7 @@ int store_container_keep(struct store *s, const struct store_scope *scope, struc
 int store_container_network(struct store *s, const struct store_scope *scope, struct str id,
         struct str network, struct error *err)
 {
-	int r = check_key(scope, id, err);
+	int r = store_check_container(scope, id, err);
 
 	return r < 0 ? r : s->backend->container_network(s, scope, id, network, err);
 }
@@ -126,7 +126,7 @@ int store_container_network(struct store *s, const struct store_scope *scope, st
 int store_container_mark_deleting(struct store *s, const struct store_scope *scope, struct str id,
         int64_t now_ms, struct error *err)
 {
-	int r = check_key(scope, id, err);
+	int r = store_check_container(scope, id, err);
 
 	return r < 0 ? r : s->backend->container_mark_deleting(s, scope, id, now_ms, err);
 }
@@ -134,7 +134,7 @@ int store_container_mark_deleting(struct store *s, const struct store_scope *sco
 int store_container_delete(
         struct store *s, const struct store_scope *scope, struct str id, struct error *err)
 {
-	int r = check_key(scope, id, err);
+	int r = store_check_container(scope, id, err);
 
 	return r < 0 ? r : s->backend->container_delete(s, scope, id, err);
 }
@@ -142,20 +142,22 @@ int store_container_delete(
 int store_container_list(struct store *s, const struct store_scope *scope,
         const struct store_list_query *q, struct store_list *ret, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	if (r < 0)
 		return r;
-	if (q->limit < 1 || q->limit > LIMIT_MAX)
-		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
+	if (q->limit < 1 || q->limit > STORE_LIMIT_MAX)
+		return error_param(
+		        err, ERR_INVALID, "limit", "limit must be 1 to %d", STORE_LIMIT_MAX);
 	return s->backend->container_list(s, scope, q, ret, err);
 }
 
 int store_container_stale(struct store *s, int64_t keep_ms, int64_t now_ms, uint32_t limit,
         struct store_stale **ret, size_t *ret_n, struct error *err)
 {
-	if (limit < 1 || limit > LIMIT_MAX)
-		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
+	if (limit < 1 || limit > STORE_LIMIT_MAX)
+		return error_param(
+		        err, ERR_INVALID, "limit", "limit must be 1 to %d", STORE_LIMIT_MAX);
 	return s->backend->container_stale(s, keep_ms, now_ms, limit, ret, ret_n, err);
 }
 
@@ -170,11 +172,12 @@ int store_container_expire(
 int store_call_ids_put(struct store *s, const struct store_scope *scope,
         const struct store_call_id *ids, size_t n, int64_t expires_ms, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	for (size_t i = 0; i < n && r == 0; i++) {
 		r = check_hash(ids[i].hash, err);
-		if (r == 0 && (!ids[i].upstream_id.n || ids[i].upstream_id.n > STORE_CALL_VALUE_MAX))
+		if (r == 0 &&
+		        (!ids[i].upstream_id.n || ids[i].upstream_id.n > STORE_CALL_VALUE_MAX))
 			r = error_set(err, ERR_INVALID, "what is kept of a call has 1 to %d bytes",
 			        STORE_CALL_VALUE_MAX);
 	}
@@ -186,7 +189,7 @@ int store_call_ids_put(struct store *s, const struct store_scope *scope,
 int store_call_id_get(struct store *s, const struct store_scope *scope, struct str hash,
         int64_t now_ms, char **ret, size_t *ret_len, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	if (r == 0)
 		r = check_hash(hash, err);
@@ -204,9 +207,9 @@ int store_call_ids_expire(struct store *s, int64_t now_ms, uint32_t limit, struc
 
 static int check_document_id(const struct store_scope *scope, struct str id, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
-	return r < 0 ? r : check_text(id, STORE_ID_MAX, "file id", err);
+	return r < 0 ? r : store_check_text(id, STORE_ID_MAX, "file id", err);
 }
 
 int store_document_create(struct store *s, const struct store_scope *scope,
@@ -216,9 +219,9 @@ int store_document_create(struct store *s, const struct store_scope *scope,
 	int r = check_document_id(scope, str_of(d->id), err);
 
 	if (r == 0)
-		r = check_text(str_of(d->filename), STORE_FILENAME_MAX, "filename", err);
+		r = store_check_text(str_of(d->filename), STORE_FILENAME_MAX, "filename", err);
 	if (r == 0)
-		r = check_text(str_of(d->blob), STORE_BLOB_MAX, "blob", err);
+		r = store_check_text(str_of(d->blob), STORE_BLOB_MAX, "blob", err);
 	if (r == 0 && d->bytes > INT64_MAX / 2)
 		r = error_set(err, ERR_TOO_LARGE, "a file of this size cannot be kept");
 	return r < 0 ? r : s->backend->document_create(s, scope, d, quota, fn, ctx, err);
@@ -227,7 +230,7 @@ int store_document_create(struct store *s, const struct store_scope *scope,
 int store_document_usage(
         struct store *s, const struct store_scope *scope, uint64_t *ret, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	return r < 0 ? r : s->backend->document_usage(s, scope, ret, err);
 }
@@ -243,12 +246,12 @@ int store_document_get(struct store *s, const struct store_scope *scope, struct 
 int store_document_list(struct store *s, const struct store_scope *scope,
         const struct store_document_query *q, struct store_document_list *ret, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	if (r == 0 && q->after.p)
-		r = check_text(q->after, STORE_ID_MAX, "after", err);
+		r = store_check_text(q->after, STORE_ID_MAX, "after", err);
 	if (r == 0 && q->before.p)
-		r = check_text(q->before, STORE_ID_MAX, "before", err);
+		r = store_check_text(q->before, STORE_ID_MAX, "before", err);
 	if (r < 0)
 		return r;
 	if (q->limit < 1 || q->limit > DOCUMENT_LIMIT_MAX)
@@ -293,9 +296,9 @@ int store_documents_expire(struct store *s, int64_t now_ms, uint32_t limit, stru
 
 static int check_response_id(const struct store_scope *scope, struct str id, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
-	return r < 0 ? r : check_text(id, STORE_ID_MAX, "response id", err);
+	return r < 0 ? r : store_check_text(id, STORE_ID_MAX, "response id", err);
 }
 
 int store_response_put(struct store *s, const struct store_scope *scope,
@@ -304,7 +307,7 @@ int store_response_put(struct store *s, const struct store_scope *scope,
 	int rc = check_response_id(scope, r->id, err);
 
 	if (rc == 0 && r->previous.p)
-		rc = check_text(r->previous, STORE_ID_MAX, "previous response id", err);
+		rc = store_check_text(r->previous, STORE_ID_MAX, "previous response id", err);
 	return rc < 0 ? rc : s->backend->response_put(s, scope, r, quota, err);
 }
 
@@ -337,8 +340,7 @@ int store_response_chain(struct store *s, const struct store_scope *scope, struc
 {
 	int r = check_response_id(scope, id, err);
 
-	return r < 0 ? r
-	             : s->backend->response_chain(s, scope, id, now_ms, max_bytes, ret, err);
+	return r < 0 ? r : s->backend->response_chain(s, scope, id, now_ms, max_bytes, ret, err);
 }
 
 void store_chain_clear(struct store_chain *c)
@@ -356,10 +358,10 @@ void store_chain_clear(struct store_chain *c)
 int store_response_item(struct store *s, const struct store_scope *scope, struct str item,
         int64_t now_ms, char **ret, size_t *ret_len, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	if (r == 0)
-		r = check_text(item, SCOPE_MAX, "item id", err);
+		r = store_check_text(item, STORE_SCOPE_MAX, "item id", err);
 	return r < 0 ? r : s->backend->response_item(s, scope, item, now_ms, ret, ret_len, err);
 }
 
@@ -388,40 +390,40 @@ void store_answer_clear(struct store_answer *a)
 int store_idempotency_claim(struct store *s, const struct store_scope *scope,
         const struct store_claim *c, struct store_answer *ret, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	if (r == 0)
-		r = check_text(c->holder, SCOPE_MAX, "holder", err);
+		r = store_check_text(c->holder, STORE_SCOPE_MAX, "holder", err);
 	return r < 0 ? r : s->backend->idempotency_claim(s, scope, c, ret, err);
 }
 
 int store_idempotency_finish(struct store *s, const struct store_scope *scope,
         const uint8_t key[32], const struct store_answer *a, uint64_t quota, struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	return r < 0 ? r : s->backend->idempotency_finish(s, scope, key, a, quota, err);
 }
 
-int store_idempotency_release(struct store *s, const struct store_scope *scope,
-        const uint8_t key[32], struct error *err)
+int store_idempotency_release(
+        struct store *s, const struct store_scope *scope, const uint8_t key[32], struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	return r < 0 ? r : s->backend->idempotency_release(s, scope, key, err);
 }
 
-int store_idempotency_cut(struct store *s, const struct store_scope *scope, const uint8_t key[32],
-        struct error *err)
+int store_idempotency_cut(
+        struct store *s, const struct store_scope *scope, const uint8_t key[32], struct error *err)
 {
-	int r = check_scope(scope, err);
+	int r = store_check_scope(scope, err);
 
 	return r < 0 ? r : s->backend->idempotency_cut(s, scope, key, err);
 }
 
 int store_idempotency_recover(struct store *s, struct str holder, struct error *err)
 {
-	int r = check_text(holder, SCOPE_MAX, "holder", err);
+	int r = store_check_text(holder, STORE_SCOPE_MAX, "holder", err);
 
 	return r < 0 ? r : s->backend->idempotency_recover(s, holder, err);
 }
@@ -436,10 +438,10 @@ int store_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, st
 int store_keeper_take(struct store *s, struct str node, struct str holder, int64_t now_ms,
         int64_t lease_ms, bool *ret_held, struct error *err)
 {
-	int r = check_text(node, SCOPE_MAX, "node", err);
+	int r = store_check_text(node, STORE_SCOPE_MAX, "node", err);
 
 	if (r == 0)
-		r = check_text(holder, SCOPE_MAX, "holder", err);
+		r = store_check_text(holder, STORE_SCOPE_MAX, "holder", err);
 	if (r < 0)
 		return r;
 	return s->backend->keeper_take(s, node, holder, now_ms, lease_ms, ret_held, err);
@@ -447,10 +449,10 @@ int store_keeper_take(struct store *s, struct str node, struct str holder, int64
 
 int store_keeper_drop(struct store *s, struct str node, struct str holder, struct error *err)
 {
-	int r = check_text(node, SCOPE_MAX, "node", err);
+	int r = store_check_text(node, STORE_SCOPE_MAX, "node", err);
 
 	if (r == 0)
-		r = check_text(holder, SCOPE_MAX, "holder", err);
+		r = store_check_text(holder, STORE_SCOPE_MAX, "holder", err);
 	return r < 0 ? r : s->backend->keeper_drop(s, node, holder, err);
 }
 
@@ -463,7 +465,7 @@ int store_network_add(
 int store_network_list(struct store *s, const struct store_scope *scope, struct str container,
         uint32_t limit, struct store_network **ret, size_t *ret_n, struct error *err)
 {
-	int r = check_key(scope, container, err);
+	int r = store_check_container(scope, container, err);
 
 	return r < 0 ? r : s->backend->network_list(s, scope, container, limit, ret, ret_n, err);
 }
@@ -473,461 +475,25 @@ int store_network_expire(struct store *s, int64_t before_ms, uint32_t limit, str
 	return s->backend->network_expire(s, before_ms, limit, err);
 }
 
-/* ---- records ---- */
-
-static int check_record_id(const struct store_scope *scope, struct str id, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	return r < 0 ? r : check_text(id, STORE_RECORD_ID_MAX, "generation id", err);
-}
-
-int store_records_write(struct store *s, struct str holder, const struct store_record_op *ops,
-        size_t n, struct error *err)
-{
-	int r = check_text(holder, SCOPE_MAX, "holder", err);
-
-	return r < 0 ? r : s->backend->records_write(s, holder, ops, n, err);
-}
-
-int store_record_get(struct store *s, const struct store_scope *scope, struct str id,
-        struct record **ret, struct error *err)
-{
-	int r = check_record_id(scope, id, err);
-
-	return r < 0 ? r : s->backend->record_get(s, scope, id, ret, err);
-}
-
-int store_record_list(struct store *s, const struct store_scope *scope,
-        const struct store_record_query *q, struct store_record_list *ret, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	if (r < 0)
-		return r;
-	if (q->limit < 1 || q->limit > LIMIT_MAX)
-		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
-	return s->backend->record_list(s, scope, q, ret, err);
-}
-
-void store_record_list_clear(struct store_record_list *l)
-{
-	if (!l)
-		return;
-	for (size_t i = 0; i < l->n; i++)
-		record_free(l->rows[i]);
-	free(l->rows);
-	*l = (struct store_record_list){0};
-}
-
-int store_record_totals(struct store *s, const struct store_scope *scope, int64_t from_ms,
-        int64_t until_ms, uint32_t limit, struct store_record_total **ret, size_t *ret_n,
-        struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	if (r < 0)
-		return r;
-	if (limit < 1 || limit > 10 * LIMIT_MAX)
-		return error_param(
-		        err, ERR_INVALID, "limit", "limit must be 1 to %d", 10 * LIMIT_MAX);
-	return s->backend->record_totals(s, scope, from_ms, until_ms, limit, ret, ret_n, err);
-}
-
-struct store_record_total *store_record_totals_free(struct store_record_total *totals, size_t n)
-{
-	for (size_t i = 0; totals && i < n; i++) {
-		free(totals[i].model);
-		free(totals[i].key_hash);
-	}
-	free(totals);
-	return NULL;
-}
-
-int store_record_forget(
-        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
-{
-	int r = check_record_id(scope, id, err);
-
-	return r < 0 ? r : s->backend->record_forget(s, scope, id, err);
-}
-
-int store_records_recover(struct store *s, struct str holder, int64_t before_ms, struct error *err)
-{
-	return s->backend->records_recover(s, holder, before_ms, err);
-}
-
-int store_records_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err)
-{
-	return s->backend->records_expire(s, before_ms, limit, err);
-}
-
-/* ---- broadcast ---- */
-
-void store_destination_clear(struct store_destination *d)
-{
-	if (!d)
-		return;
-	free(d->account);
-	free(d->workspace);
-	if (d->body)
-		mem_wipe(d->body, strlen(d->body));
-	free(d->body);
-	*d = (struct store_destination){0};
-}
-
-struct store_destination *store_destinations_free(struct store_destination *list, size_t n)
-{
-	for (size_t i = 0; list && i < n; i++)
-		store_destination_clear(&list[i]);
-	free(list);
-	return NULL;
-}
-
-static int check_destination(
-        const struct store_scope *scope, struct str id, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	return r < 0 ? r : check_text(id, STORE_ID_MAX, "destination id", err);
-}
-
-int store_kept_change(struct store *s, const struct store_kept_change *c,
-        struct store_kept_settled *ret, struct error *err)
-{
-	int r = check_key(&c->scope, c->container, err);
-
-	if (r == 0)
-		r = check_text(c->holder, 300, "holder", err);
-	return r < 0 ? r : s->backend->kept_change(s, c, ret, err);
-}
-
-int store_kept_list(struct store *s, struct str holder, int64_t now_ms, uint32_t limit,
-        struct store_kept **ret, size_t *ret_n, struct error *err)
-{
-	if (limit < 1 || limit > LIMIT_MAX)
-		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
-	return s->backend->kept_list(s, holder, now_ms, limit, ret, ret_n, err);
-}
-
-int store_destination_create(struct store *s, const struct store_scope *scope,
-        const struct store_destination *d, struct error *err)
-{
-	int r = check_destination(scope, str_of(d->id), err);
-
-	return r < 0 ? r : s->backend->destination_create(s, scope, d, err);
-}
-
-int store_destination_get(struct store *s, const struct store_scope *scope, struct str id,
-        struct store_destination *ret, struct error *err)
-{
-	int r = check_destination(scope, id, err);
-
-	return r < 0 ? r : s->backend->destination_get(s, scope, id, ret, err);
-}
-
-int store_destination_list(struct store *s, const struct store_scope *scope,
-        struct store_destination **ret, size_t *ret_n, struct error *err)
-{
-	int r = scope ? check_scope(scope, err) : 0;
-
-	return r < 0 ? r : s->backend->destination_list(s, scope, ret, ret_n, err);
-}
-
-int store_destination_update(struct store *s, const struct store_scope *scope,
-        const struct store_destination *d, int64_t seen_ms, struct error *err)
-{
-	int r = check_destination(scope, str_of(d->id), err);
-
-	return r < 0 ? r : s->backend->destination_update(s, scope, d, seen_ms, err);
-}
-
-int store_destination_delete(
-        struct store *s, const struct store_scope *scope, struct str id, struct error *err)
-{
-	int r = check_destination(scope, id, err);
-
-	return r < 0 ? r : s->backend->destination_delete(s, scope, id, err);
-}
-
-int store_destinations_fix(struct store *s, const struct store_destination *list, size_t n,
-        int64_t now_ms, struct error *err)
-{
-	return s->backend->destinations_fix(s, list, n, now_ms, err);
-}
-
-int store_outbox_read(struct store *s, int64_t destination, bool content, uint32_t limit,
-        size_t most_bytes, struct store_delivery **ret, size_t *ret_n, struct error *err)
-{
-	if (limit < 1 || limit > LIMIT_MAX)
-		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
-	return s->backend->outbox_read(
-	        s, destination, content, limit, most_bytes, ret, ret_n, err);
-}
-
-struct store_delivery *store_deliveries_free(struct store_delivery *list, size_t n)
-{
-	for (size_t i = 0; list && i < n; i++)
-		record_free(list[i].record);
-	free(list);
-	return NULL;
-}
-
-int store_outbox_done(struct store *s, int64_t destination, int64_t through_seq, struct error *err)
-{
-	return s->backend->outbox_done(s, destination, through_seq, err);
-}
-
-int store_outbox_drop(struct store *s, int64_t destination, uint32_t limit, struct error *err)
-{
-	return s->backend->outbox_drop(s, destination, limit, err);
-}
-
-int store_outbox_counts(
-        struct store *s, struct store_outbox_count **ret, size_t *ret_n, struct error *err)
-{
-	return s->backend->outbox_counts(s, ret, ret_n, err);
-}
-
-/* ---- guardrails ---- */
-
-void store_guardrail_clear(struct store_guardrail *g)
-{
-	free(g->workspace);
-	free(g->body);
-	*g = (struct store_guardrail){0};
-}
-
-void store_guardrail_list_clear(struct store_guardrail_list *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		store_guardrail_clear(&l->rows[i]);
-	free(l->rows);
-	*l = (struct store_guardrail_list){0};
-}
-
-struct store_guardrail_change *store_guardrail_changes_free(
-        struct store_guardrail_change *c, size_t n)
-{
-	for (size_t i = 0; c && i < n; i++) {
-		free(c[i].account);
-		free(c[i].workspace);
-	}
-	free(c);
-	return NULL;
-}
-
-void store_guardrails_all_clear(struct store_guardrails_all *a)
-{
-	for (size_t i = 0; i < a->n_guardrails; i++)
-		store_guardrail_clear(&a->guardrails[i]);
-	free(a->guardrails);
-	free(a->keys);
-	free(a->phrases);
-	*a = (struct store_guardrails_all){0};
-}
-
-static int check_id(struct str account, struct str id, struct error *err)
-{
-	int r = check_text(account, SCOPE_MAX, "account", err);
-
-	return r < 0 ? r : check_text(id, STORE_ID_MAX, "id", err);
-}
-
-static int check_body(const struct store_guardrail *g, struct error *err)
-{
-	return check_text(str_of(g->body), STORE_GUARDRAIL_BODY_MAX, "a guardrail", err);
-}
-
-static int check_page(struct store_page page, struct error *err)
-{
-	if (page.limit > LIMIT_MAX)
-		return error_param(err, ERR_INVALID, "limit", "limit must be at most %d", LIMIT_MAX);
-	return 0;
-}
-
-int store_guardrail_create(struct store *s, const struct store_scope *scope,
-        const struct store_guardrail *g, uint32_t most, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	if (r == 0)
-		r = check_id(scope->account, str_of(g->id), err);
-	if (r == 0)
-		r = check_body(g, err);
-	return r < 0 ? r : s->backend->guardrail_create(s, scope, g, most, err);
-}
-
-int store_guardrail_change(struct store *s, struct str account, const struct store_guardrail *g,
-        struct str before, uint32_t most, struct error *err)
-{
-	int r = check_id(account, str_of(g->id), err);
-
-	if (r == 0)
-		r = check_body(g, err);
-	return r < 0 ? r : s->backend->guardrail_change(s, account, g, before, most, err);
-}
-
-int store_guardrail_get(struct store *s, struct str account, struct str id,
-        struct store_guardrail *ret, struct error *err)
-{
-	int r = check_id(account, id, err);
-
-	return r < 0 ? r : s->backend->guardrail_get(s, account, id, ret, err);
-}
-
-int store_guardrail_list(struct store *s, const struct store_scope *scope, struct store_page page,
-        struct store_guardrail_list *ret, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	if (r == 0)
-		r = check_page(page, err);
-	return r < 0 ? r : s->backend->guardrail_list(s, scope, page, ret, err);
-}
-
-int store_guardrail_delete(struct store *s, struct str account, struct str id, struct error *err)
-{
-	int r = check_id(account, id, err);
-
-	return r < 0 ? r : s->backend->guardrail_delete(s, account, id, err);
-}
-
-static int check_hashes(const struct str *hashes, size_t n, struct error *err)
-{
-	for (size_t i = 0; i < n; i++)
-		if (hashes[i].n != STORE_KEY_HASH || !str_in_set(hashes[i], "0123456789abcdef"))
-			return error_set(err, ERR_INVALID, "a key's hash has %d hex digits", STORE_KEY_HASH);
-	return 0;
-}
-
-int store_guardrail_assign(struct store *s, struct str account, struct str id,
-        const struct str *hashes, size_t n, int64_t now_ms, struct error *err)
-{
-	int r = check_id(account, id, err);
-
-	if (r == 0)
-		r = check_hashes(hashes, n, err);
-	return r < 0 ? r : s->backend->guardrail_assign(s, account, id, hashes, n, now_ms, err);
-}
-
-int store_guardrail_unassign(struct store *s, struct str account, struct str id,
-        const struct str *hashes, size_t n, struct error *err)
-{
-	int r = check_id(account, id, err);
-
-	if (r == 0)
-		r = check_hashes(hashes, n, err);
-	return r < 0 ? r : s->backend->guardrail_unassign(s, account, id, hashes, n, err);
-}
-
-int store_guardrail_keys(struct store *s, const struct store_scope *scope, struct str id,
-        struct store_page page, struct store_guardrail_key_list *ret, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	if (r == 0)
-		r = check_page(page, err);
-	return r < 0 ? r : s->backend->guardrail_keys(s, scope, id, page, ret, err);
-}
-
-int store_phrase_allow(struct store *s, const struct store_scope *scope, struct str phrase,
-        int64_t now_ms, uint32_t most, struct store_phrase *ret, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	if (r == 0)
-		r = check_text(phrase, STORE_PHRASE_MAX, "a phrase", err);
-	if (r == 0 && phrase.n < STORE_PHRASE_MIN)
-		r = error_set(err, ERR_INVALID, "a phrase has at least %d bytes", STORE_PHRASE_MIN);
-	return r < 0 ? r : s->backend->phrase_allow(s, scope, phrase, now_ms, most, ret, err);
-}
-
-int store_phrase_list(struct store *s, const struct store_scope *scope, struct store_phrase **ret,
-        size_t *ret_n, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	return r < 0 ? r : s->backend->phrase_list(s, scope, ret, ret_n, err);
-}
-
-int store_phrase_disallow(struct store *s, struct str account, struct str id, struct error *err)
-{
-	int r = check_id(account, id, err);
-
-	return r < 0 ? r : s->backend->phrase_disallow(s, account, id, err);
-}
-
-int store_guardrail_changes(struct store *s, int64_t after, uint32_t limit,
-        struct store_guardrail_change **ret, size_t *ret_n, struct error *err)
-{
-	return s->backend->guardrail_changes(s, after, limit, ret, ret_n, err);
-}
-
-int store_guardrails_load(struct store *s, const struct store_scope *scope,
-        struct store_guardrails_all *ret, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	return r < 0 ? r : s->backend->guardrail_load(s, scope, ret, err);
-}
-
-/* ---- what guardrails found ---- */
-
-void store_hit_clear(struct store_hit *h)
-{
-	free(h->model);
-	free(h->key_hash);
-	record_hit_clear(&h->found);
-	*h = (struct store_hit){0};
-}
-
-void store_hit_list_clear(struct store_hit_list *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		store_hit_clear(&l->rows[i]);
-	free(l->rows);
-	*l = (struct store_hit_list){0};
-}
-
-int store_hit_list(struct store *s, const struct store_scope *scope, struct str after,
-        uint32_t limit, struct store_hit_list *ret, struct error *err)
-{
-	int r = check_scope(scope, err);
-
-	if (r < 0)
-		return r;
-	if (limit < 1 || limit > LIMIT_MAX)
-		return error_param(err, ERR_INVALID, "limit", "limit must be 1 to %d", LIMIT_MAX);
-	return s->backend->hit_list(s, scope, after, limit, ret, err);
-}
-
-int store_hit_mark(struct store *s, const struct store_scope *scope, struct str id, uint32_t number,
-        bool wrong, struct store_hit *ret, struct error *err)
-{
-	int r = check_record_id(scope, id, err);
-
-	return r < 0 ? r : s->backend->hit_mark(s, scope, id, number, wrong, ret, err);
-}
-
 /* ---- keys and workspaces ---- */
 
 static int check_key_hash(struct str hash, struct error *err)
 {
 	if (hash.n != STORE_KEY_HASH || !str_in_set(hash, "0123456789abcdef"))
-		return error_set(err, ERR_INVALID, "a key's hash has %d hex digits", STORE_KEY_HASH);
+		return error_set(
+		        err, ERR_INVALID, "a key's hash has %d hex digits", STORE_KEY_HASH);
 	return 0;
 }
 
 int store_key_create(struct store *s, const struct store_key *k, struct error *err)
 {
 	const struct store_scope scope = {str_of(k->account), str_of(k->workspace)};
-	int r = check_scope(&scope, err);
+	int r = store_check_scope(&scope, err);
 
 	if (r == 0)
 		r = check_key_hash(str_of(k->hash), err);
 	if (r == 0)
-		r = check_text(str_of(k->name), STORE_KEY_NAME_MAX, "name", err);
+		r = store_check_text(str_of(k->name), STORE_KEY_NAME_MAX, "name", err);
 	return r < 0 ? r : s->backend->key_create(s, k, err);
 }
 
@@ -962,7 +528,7 @@ int store_workspace_put(
         struct store *s, const struct store_workspace *w, bool fresh, struct error *err)
 {
 	const struct store_scope scope = {str_of(w->account), str_of(w->name)};
-	int r = check_scope(&scope, err);
+	int r = store_check_scope(&scope, err);
 
 	return r < 0 ? r : s->backend->workspace_put(s, w, fresh, err);
 }
