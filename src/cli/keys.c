@@ -1,6 +1,6 @@
 /*
- * Keys of a running server: made, listed, revoked. A new key goes to standard output alone, so that
- * a script can take it; what is to be read by people goes to standard error.
+ * Keys of a running server: made, listed, changed, revoked. A new key goes to standard output
+ * alone, so that a script can take it; what is to be read by people goes to standard error.
  */
 #include "base/clock.h"
 #include "base/money.h"
@@ -46,7 +46,7 @@ static void print_text(struct str s, int width)
 		putchar(' ');
 }
 
-/* ---- create ---- */
+/* ---- create and change ---- */
 
 /* "90d", "12h": from now on; else as the server reads it. */
 static bool expiry_read(const char *s, char out[32])
@@ -63,6 +63,18 @@ static bool expiry_read(const char *s, char out[32])
 	return true;
 }
 
+/* "none" takes away what was set. */
+static bool is_none(const char *value)
+{
+	return strcmp(value, "none") == 0;
+}
+
+static void put_text(struct json_writer *w, const char *name, const char *value)
+{
+	if (value)
+		jw_kcstr(w, name, is_none(value) ? NULL : value);
+}
+
 static int put_number(struct json_writer *w, const char *name, const char *value, const char *flag,
         struct error *err)
 {
@@ -70,41 +82,66 @@ static int put_number(struct json_writer *w, const char *name, const char *value
 
 	if (!value)
 		return 0;
+	if (is_none(value)) {
+		jw_knull(w, name);
+		return 0;
+	}
 	if (!str_to_u64(str_of(value), &n) || n > INT64_MAX)
 		return error_set(err, ERR_INVALID, "%s must be a whole number", flag);
 	jw_ki64(w, name, (int64_t)n);
 	return 0;
 }
 
-static int create_body(const struct keys *k, struct buf *out, struct error *err)
+static int put_members(struct json_writer *w, const struct keys *k, struct error *err)
 {
-	struct json_writer w;
 	char expires[32];
 	int r;
 
-	jw_init(&w, out);
-	jw_object(&w);
-	jw_kcstr(&w, "name", k->name);
-	jw_kbool(&w, "admin", k->admin);
-	if (k->workspace)
-		jw_kcstr(&w, "workspace", k->workspace);
-	if (k->limit)
-		jw_kcstr(&w, "limit", k->limit);
-	if (k->reset)
-		jw_kcstr(&w, "limit_reset", k->reset);
-	r = put_number(&w, "requests_per_minute", k->rpm, "--rpm", err);
+	put_text(w, "name", k->name);
+	put_text(w, "limit", k->limit);
+	put_text(w, "limit_reset", k->reset);
+	r = put_number(w, "requests_per_minute", k->rpm, "--rpm", err);
 	if (r == 0)
-		r = put_number(&w, "containers_at_once", k->containers, "--containers", err);
+		r = put_number(w, "containers_at_once", k->containers, "--containers", err);
 	if (r == 0 && k->expires && !expiry_read(k->expires, expires))
 		r = error_set(
 		        err, ERR_INVALID, "--expires is like 30d, 12h or 2027-01-31T18:00:00Z");
 	if (r == 0 && k->expires)
-		jw_kcstr(&w, "expires_at", expires);
-	jw_key(&w, "disabled_server_tools");
-	jw_array(&w);
+		put_text(w, "expires_at", expires);
+	if (k->disabled.n == 0)
+		return r;
+	jw_key(w, "disabled_server_tools");
+	jw_array(w);
 	for (size_t i = 0; i < k->disabled.n; i++)
-		jw_cstr(&w, k->disabled.items[i]);
+		if (!is_none(k->disabled.items[i]))
+			jw_cstr(w, k->disabled.items[i]);
+	jw_end(w);
+	return r;
+}
+
+static int create_body(const struct keys *k, struct buf *out, struct error *err)
+{
+	struct json_writer w;
+	int r;
+
+	jw_init(&w, out);
+	jw_object(&w);
+	jw_kbool(&w, "admin", k->admin);
+	if (k->workspace)
+		jw_kcstr(&w, "workspace", k->workspace);
+	r = put_members(&w, k, err);
 	jw_end(&w);
+	return r < 0 ? r : jw_done(&w);
+}
+
+static int change_body(const struct keys *k, struct buf *out, struct error *err)
+{
+	struct json_writer w;
+	int r;
+
+	jw_init(&w, out);
+	jw_object(&w);
+	r = put_members(&w, k, err);
 	jw_end(&w);
 	return r < 0 ? r : jw_done(&w);
 }
@@ -189,7 +226,7 @@ static int keys_list(void *ctx, char **args, int n, struct error *err)
 	return 0;
 }
 
-/* ---- revoke ---- */
+/* ---- change and revoke ---- */
 
 /* The one key whose hash begins so. */
 static int hash_find(
@@ -224,9 +261,10 @@ static int hash_find(
 	return 0;
 }
 
-static int keys_revoke(void *ctx, char **args, int n, struct error *err)
+/* method on the one key that args[0] begins the hash of. */
+static int with_key(
+        const struct keys *k, char **args, const char *method, struct str body, struct error *err)
 {
-	struct keys *k = ctx;
 	_cleanup_buf_ struct buf answer = BUF_INIT(ANSWER_MAX);
 	char hash[HASH_SIZE], path[128];
 	int r = hash_find(k, str_of(args[0]), hash, err);
@@ -234,10 +272,24 @@ static int keys_revoke(void *ctx, char **args, int n, struct error *err)
 	if (r < 0)
 		return r;
 	str_format(path, sizeof(path), "/api/v1/keys/%s", hash);
-	r = client_fetch(&k->client, "DELETE", path, (struct str){0}, &answer, err);
+	r = client_fetch(&k->client, method, path, body, &answer, err);
 	if (r == 0 && k->json)
 		printf("%.*s\n", (int)answer.len, answer.data);
 	return r;
+}
+
+static int keys_change(void *ctx, char **args, int n, struct error *err)
+{
+	struct keys *k = ctx;
+	_cleanup_buf_ struct buf body = BUF_INIT(65536);
+	int r = change_body(k, &body, err);
+
+	return r < 0 ? r : with_key(k, args, "PATCH", (struct str){body.data, body.len}, err);
+}
+
+static int keys_revoke(void *ctx, char **args, int n, struct error *err)
+{
+	return with_key(ctx, args, "DELETE", (struct str){0}, err);
 }
 
 /* ---- the command ---- */
@@ -245,6 +297,7 @@ static int keys_revoke(void *ctx, char **args, int n, struct error *err)
 static const struct cli_verb verbs[] = {
         {"create", 0, 0, NULL, keys_create},
         {"list", 0, 0, NULL, keys_list},
+        {"change", 1, 1, "one hash", keys_change},
         {"revoke", 1, 1, "one hash", keys_revoke},
 };
 
@@ -253,29 +306,30 @@ int cli_keys(int argc, char **argv)
 	struct keys k = {.name = NULL};
 	const char *data = NULL;
 	const struct cli_flag flags[] = {
-	        {"--name", "NAME", "create: what it is called", &k.name, NULL},
+	        {"--name", "NAME", "what it is called", &k.name, NULL},
 	        {"--workspace", "NAME", "create: its workspace (that of the asking key)",
 	                &k.workspace, NULL},
-	        {"--limit", "DOLLARS", "create: what may be spent with it", &k.limit, NULL},
-	        {"--reset", "WHEN", "create: the limit begins anew daily, weekly or monthly",
-	                &k.reset, NULL},
-	        {"--rpm", "N", "create: requests a minute", &k.rpm, NULL},
-	        {"--containers", "N", "create: containers at once", &k.containers, NULL},
-	        {"--expires", "WHEN", "create: after 30d, 12h, or at 2027-01-31T18:00:00Z",
-	                &k.expires, NULL},
+	        {"--limit", "DOLLARS", "what may be spent with it", &k.limit, NULL},
+	        {"--reset", "WHEN", "the limit begins anew daily, weekly or monthly", &k.reset,
+	                NULL},
+	        {"--rpm", "N", "requests a minute", &k.rpm, NULL},
+	        {"--containers", "N", "containers at once", &k.containers, NULL},
+	        {"--expires", "WHEN", "after 30d, 12h, or at 2027-01-31T18:00:00Z", &k.expires,
+	                NULL},
 	        {"--disable", "TOOL",
-	                "create: without shell, bash, exec or code_execution; may be repeated",
-	                NULL, NULL},
+	                "without shell, bash, exec or code_execution; may be repeated", NULL, NULL},
 	        {"--admin", NULL, "create: may manage keys and workspaces", NULL, &k.admin},
 	        {"--json", NULL, "what the server says, as JSON", NULL, &k.json},
 	        {"--data", "DIR", "the data folder of the server (/var/lib/brig)", &data, NULL},
 	};
 	const struct cli_usage usage = {
-	        .line = "brig keys [FLAG…] create | list | revoke HASH",
-	        .about = "Makes, lists or revokes keys of the asking key's account, which must be "
-	                 "an "
-	                 "admin key. A new key\n"
-	                 "is printed this once. HASH may be cut, to eight digits at least.\n",
+	        .line = "brig keys [FLAG…] create | list | change HASH | revoke HASH",
+	        .about = "Makes, lists, changes or revokes keys of the asking key's account, which "
+	                 "must be an admin key.\n"
+	                 "A new key is printed this once. HASH may be cut, to eight digits at "
+	                 "least. "
+	                 "In change, what is not\n"
+	                 "said stays, and \"none\" takes it away.\n",
 	        .flags = flags,
 	        .n_flags = sizeof(flags) / sizeof(flags[0]),
 	        .list = &k.disabled,

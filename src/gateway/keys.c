@@ -5,8 +5,9 @@
  * one is refused, everywhere when the answer about it has been sent.
  *
  * A store's key becomes a struct config_key that nobody ever changes or frees while the gateway
- * runs, and a later read finds the same object again by its hash. What a revoked key leaves behind
- * is a few hundred bytes until the gateway's end.
+ * runs, and a later read finds the same object again by its hash, unless the key was changed: then
+ * a new one stands for it. What a revoked or changed key leaves behind is a few hundred bytes until
+ * the gateway's end.
  */
 #include "gateway/keys.h"
 
@@ -107,6 +108,16 @@ static const struct config_key *key_make(
 	return &s->key;
 }
 
+/* Of what may change. */
+static bool is_as_before(const struct config_key *key, const struct store_key *row)
+{
+	return strcmp(key->name, row->name) == 0 && key->expires_ms == row->expires_ms &&
+	       key->requests_per_minute == row->requests_per_minute &&
+	       key->containers == row->containers && key->has_limit == row->has_limit &&
+	       key->limit.pico == row->limit && key->limit_reset == row->limit_reset &&
+	       key->disabled_tools == row->disabled_tools;
+}
+
 /* What was read is what holds from now on. */
 static void take(struct keys *k)
 {
@@ -123,7 +134,9 @@ static void take(struct keys *k)
 		if (!hash_read(k->rows[i].hash, hash))
 			continue;
 		key = stored_find(k, hash);
-		*place_of(table, size, hash) = key != NULL ? key : key_make(k, &k->rows[i], hash);
+		if (key == NULL || !is_as_before(key, &k->rows[i]))
+			key = key_make(k, &k->rows[i], hash);
+		*place_of(table, size, hash) = key;
 	}
 	free(k->table);
 	k->table = table;
@@ -279,9 +292,11 @@ bool keys_expired(const struct config_key *key)
 	return key->expires_ms != 0 && clock_wall_ms() >= key->expires_ms;
 }
 
-bool keys_stands(const struct gateway *g, const struct config_key *key)
+const struct config_key *keys_now(const struct gateway *g, const struct config_key *key)
 {
-	return find(g, key->hash) == key && !keys_expired(key);
+	const struct config_key *now = find(g, key->hash);
+
+	return now == NULL || keys_expired(now) ? NULL : now;
 }
 
 static int compare(const void *a, const void *b)

@@ -4,8 +4,8 @@
  *
  * Each gateway has all of them in memory, so that asking costs no request a read. Whoever changes
  * the store says so, and every gateway of the node reads anew within KEYS_LOOK_MS. A key that was
- * once given out stays where it is until the gateway ends, revoked or not: what runs with it need
- * not care. Nothing of it changes meanwhile. On the loop only.
+ * once given out stays as it is until the gateway ends, revoked or changed: what runs with it need
+ * not care. On the loop only.
  */
 #ifndef BRIG_GATEWAY_KEYS_H
 #define BRIG_GATEWAY_KEYS_H
@@ -34,8 +34,8 @@ struct keys *keys_free(struct keys *k);
 /* The key of this text, expired or not; NULL: there is none. */
 const struct config_key *keys_find(const struct gateway *g, struct str text);
 bool keys_expired(const struct config_key *key);
-/* Is this one still in force? For what lasts longer than a request. */
-bool keys_stands(const struct gateway *g, const struct config_key *key);
+/* This one as it is by now; NULL: not in force. For what lasts longer than a request. */
+const struct config_key *keys_now(const struct gateway *g, const struct config_key *key);
 /* Whether what is said in this workspace may be stored, as far as the workspace goes. */
 bool keys_keep_content(const struct gateway *g, const struct config_key *key);
 

@@ -165,6 +165,7 @@ static const struct route_entry routes[] = {
         {"POST", "/keys", tenants_key_create, 65536, NULL, true},
         {"GET", "/keys", tenants_key_list, NO_BODY, NULL, true},
         {"GET", "/keys/{}", tenants_key_get, NO_BODY, NULL, true},
+        {"PATCH", "/keys/{}", tenants_key_change, 65536, NULL, true},
         {"DELETE", "/keys/{}", tenants_key_revoke, NO_BODY, NULL, true},
         {"GET", "/key", tenants_key_own, NO_BODY, NULL, false},
         {"GET", "/workspaces", tenants_workspace_list, NO_BODY, NULL, true},

@@ -3,6 +3,7 @@
  *
  *     POST /keys                 makes one; it is shown in this answer and never again
  *     GET /keys, /keys/{hash}    those of the account, revoked ones and brig.yaml's too
+ *     PATCH /keys/{hash}         changes its name, its limits or its end
  *     DELETE /keys/{hash}        revokes one
  *     GET /key                   the asking key itself
  *     GET|POST /workspaces, GET|PATCH /workspaces/{name}
@@ -27,7 +28,8 @@
 /* What a job has of its own. */
 struct tenant {
 	char hash[STORE_KEY_HASH + 1]; /* of the path; or the asking key's */
-	struct store_key row;          /* to be made */
+	struct store_key row;          /* to be made, or to be changed */
+	unsigned members;              /* what of it */
 	char text[KEY_SIZE];           /* the key; a secret */
 	struct store_workspace workspace;
 	bool has_store_content;
@@ -237,9 +239,32 @@ static int refuse_config(void *ctx, struct job *j, const struct store_key *k, bo
 	if (!of_config || strcmp(k->hash, t->hash) != 0)
 		return 0;
 	return error_set(&j->err, ERR_PERMISSION,
-	        "This key is not in the store: it goes when it is taken out of brig.yaml, or of "
-	        "the "
-	        "data folder.");
+	        "This key is not in the store but in brig.yaml, or in the data folder: it is "
+	        "changed and removed there.");
+}
+
+static void change_work(struct job *j)
+{
+	struct tenant *t = j->own;
+	struct json_writer w;
+
+	j->result = each_key(j, refuse_config, NULL);
+	if (j->result == 0)
+		j->result = store_key_change(j->g->store, t->members, &t->row, &j->err);
+	if (j->result == -ERR_INVALID)
+		j->result = error_set(&j->err, ERR_NOT_FOUND, "There is no key of this hash.");
+	if (j->result == -ERR_CONFLICT)
+		j->result = error_param(&j->err, ERR_INVALID, "limit_reset",
+		        "limit_reset is given, and the key has no limit.");
+	if (j->result < 0)
+		return;
+	jw_init(&w, &j->out);
+	jw_object(&w);
+	jw_key(&w, "data");
+	j->result = write_key(&w, j, &t->row, false);
+	if (j->result < 0)
+		jw_null(&w);
+	jw_end(&w);
 }
 
 static void revoke_work(struct job *j)
@@ -394,7 +419,7 @@ static void settle(struct job *j)
 		keys_changed(j->g, job_answer, j);
 }
 
-/* ---- reading a key that is to be made ---- */
+/* ---- reading a key that is to be made or changed ---- */
 
 static void read_scope(struct fields *f, const char *name, char out[CONFIG_SCOPE_MAX + 1])
 {
@@ -423,8 +448,9 @@ static void read_name(struct fields *f, struct store_key *k)
 		str_copy(k->name, sizeof(k->name), s);
 }
 
-/* Dollars as a number, exactly as it is written, or as a string. */
-static void read_limit(struct fields *f, struct store_key *k)
+/* Dollars as a number, exactly as it is written, or as a string. limited: it may have a limit that
+ * is not said here. */
+static void read_limit(struct fields *f, bool limited, struct store_key *k)
 {
 	const struct json *limit = json_get(f->root, "limit");
 	struct str reset = {NULL, 0};
@@ -434,7 +460,7 @@ static void read_limit(struct fields *f, struct store_key *k)
 	fields_str(f, "limit_reset", 16, &reset);
 	if (reset.p != NULL && !config_reset_find(reset, &which))
 		fields_fail(f, "limit_reset", "limit_reset is daily, weekly, monthly or null.");
-	else if (reset.p != NULL && json_absent(limit))
+	else if (reset.p != NULL && json_absent(limit) && !limited)
 		fields_fail(f, "limit_reset", "limit_reset is given without limit.");
 	else if (reset.p != NULL)
 		k->limit_reset = which;
@@ -484,6 +510,15 @@ static void read_count(struct fields *f, const char *name, uint64_t most, uint32
 	*ret = (uint32_t)n;
 }
 
+static void read_limits(struct fields *f, bool limited, struct store_key *k)
+{
+	read_count(f, "requests_per_minute", CONFIG_RATE_MAX, &k->requests_per_minute);
+	read_count(f, "containers_at_once", CONFIG_AT_ONCE_MAX, &k->containers);
+	read_limit(f, limited, k);
+	read_expiry(f, k);
+	read_tools(f, k);
+}
+
 static void create_from(struct request *r, struct fields *f)
 {
 	struct tenant *t;
@@ -499,11 +534,7 @@ static void create_from(struct request *r, struct fields *f)
 	read_name(f, k);
 	read_scope(f, "workspace", k->workspace);
 	fields_bool(f, "admin", &k->admin);
-	read_count(f, "requests_per_minute", CONFIG_RATE_MAX, &k->requests_per_minute);
-	read_count(f, "containers_at_once", CONFIG_AT_ONCE_MAX, &k->containers);
-	read_limit(f, k);
-	read_expiry(f, k);
-	read_tools(f, k);
+	read_limits(f, false, k);
 	if (f->failed) {
 		job_fail(j, &f->error);
 		return;
@@ -543,6 +574,39 @@ static struct job *by_hash(struct request *r, void (*work)(struct job *j))
 void tenants_key_get(struct request *r)
 {
 	job_go(by_hash(r, get_work));
+}
+
+/* In the order of enum store_key_member. */
+static const char *const changeable[] = {"name", "expires_at", "requests_per_minute",
+        "containers_at_once", "limit", "limit_reset", "disabled_server_tools", NULL};
+
+/* null takes away what was set. */
+static void change_from(struct request *r, struct fields *f)
+{
+	struct job *j = by_hash(r, change_work);
+	struct tenant *t = j->own;
+	bool limit = json_get(f->root, "limit") != NULL;
+
+	j->after = settle;
+	str_copy(t->row.hash, sizeof(t->row.hash), str_of(t->hash));
+	str_copy(t->row.account, sizeof(t->row.account), str_of(r->key->account));
+	for (size_t i = 0; changeable[i] != NULL; i++)
+		if (json_get(f->root, changeable[i]) != NULL)
+			t->members |= 1u << i;
+	if (t->members & STORE_KEY_NAME)
+		read_name(f, &t->row);
+	read_limits(f, !limit, &t->row);
+	if (limit && !t->row.has_limit)
+		t->members |= STORE_KEY_RESET;
+	if (f->failed)
+		job_fail(j, &f->error);
+	else
+		job_go(j);
+}
+
+void tenants_key_change(struct request *r)
+{
+	request_fields(r, changeable, change_from);
 }
 
 void tenants_key_revoke(struct request *r)

@@ -10,6 +10,7 @@ struct request;
 void tenants_key_create(struct request *r);
 void tenants_key_list(struct request *r);
 void tenants_key_get(struct request *r);
+void tenants_key_change(struct request *r);
 void tenants_key_revoke(struct request *r);
 void tenants_key_own(struct request *r);
 void tenants_workspace_list(struct request *r);

@@ -221,11 +221,15 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 /* ---- in ---- */
 
 /* The key was good when the connection was made. */
-static bool may_ask(const struct websocket *ws, struct error *e)
+static bool may_ask(struct websocket *ws, struct error *e)
 {
-	if (keys_stands(ws->g, ws->key))
-		return key_limits_request(&ws->g->shared->key_limits, ws->key,
-		               clock_mono_ns() / 1000, e) == 0;
+	const struct config_key *key = keys_now(ws->g, ws->key);
+
+	if (key != NULL) {
+		ws->key = key;
+		return key_limits_request(
+		               &ws->g->shared->key_limits, key, clock_mono_ns() / 1000, e) == 0;
+	}
 	error_set(e, ERR_AUTH, "This API key has expired or was revoked.");
 	str_copy(e->type, sizeof(e->type), STR("invalid_api_key"));
 	return false;
@@ -236,7 +240,6 @@ static void message_handle(struct websocket *ws)
 	struct request r = {
 	        .g = ws->g,
 	        .x = ws->x,
-	        .key = ws->key,
 	        .under_v1 = ws->under_v1,
 	        .sink = &ws->sink,
 	        .charged = ws->charged,
@@ -257,6 +260,7 @@ static void message_handle(struct websocket *ws)
 		message_drop(ws);
 		return;
 	}
+	r.key = ws->key;
 	if (ws->message.data == NULL)
 		buf_puts(&ws->message, ""); /* so that there is one */
 	r.body = buf_steal(&ws->message, &r.body_len);

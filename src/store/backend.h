@@ -43,6 +43,8 @@ struct store_backend {
 	int (*key_create)(struct store *s, const struct store_key *k, struct error *err);
 	int (*key_revoke)(struct store *s, struct str account, struct str hash, int64_t now_ms,
 	        struct error *err);
+	int (*key_change)(
+	        struct store *s, unsigned members, struct store_key *k, struct error *err);
 	int (*key_list)(struct store *s, struct str account, struct store_key **ret, size_t *ret_n,
 	        struct error *err);
 	int (*keys_expire)(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);

@@ -461,6 +461,7 @@ static const struct store_backend backend = {
         .call_ids_expire = call_ids_expire,
         .key_create = sqlite_keys_create,
         .key_revoke = sqlite_keys_revoke,
+        .key_change = sqlite_keys_change,
         .key_list = sqlite_keys_list,
         .keys_expire = sqlite_keys_expire,
         .key_spent = sqlite_keys_spent,

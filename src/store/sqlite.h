@@ -193,6 +193,8 @@ int sqlite_idempotency_expire(struct store *s, int64_t now_ms, uint32_t limit, s
 int sqlite_keys_create(struct store *s, const struct store_key *k, struct error *err);
 int sqlite_keys_revoke(
         struct store *s, struct str account, struct str hash, int64_t now_ms, struct error *err);
+int sqlite_keys_change(
+        struct store *s, unsigned members, struct store_key *k, struct error *err);
 int sqlite_keys_list(struct store *s, struct str account, struct store_key **ret, size_t *ret_n,
         struct error *err);
 int sqlite_keys_expire(struct store *s, int64_t before_ms, uint32_t limit, struct error *err);

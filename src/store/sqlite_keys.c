@@ -19,6 +19,7 @@ enum statement {
 	ST_COUNT,
 	ST_CREATE,
 	ST_REVOKE,
+	ST_CHANGE,
 	ST_LIST,
 	ST_LIST_ALL,
 	ST_EXPIRE,
@@ -38,6 +39,14 @@ static const char *const sql_of[N_STATEMENTS] = {
                       "ON CONFLICT DO NOTHING",
         [ST_REVOKE] = "UPDATE keys SET revoked_ms = CASE revoked_ms WHEN 0 THEN ?3 ELSE revoked_ms "
                       "END WHERE account = ?1 AND hash = ?2",
+        [ST_CHANGE] = "UPDATE keys SET name = iif(?3 & 1, ?4, name), "
+                      "expires_ms = iif(?3 & 2, ?5, expires_ms), "
+                      "requests_per_minute = iif(?3 & 4, ?6, requests_per_minute), "
+                      "containers = iif(?3 & 8, ?7, containers), "
+                      "cost_limit = iif(?3 & 16, ?8, cost_limit), "
+                      "limit_reset = iif(?3 & 32, ?9, limit_reset), "
+                      "disabled_tools = iif(?3 & 64, ?10, disabled_tools) "
+                      "WHERE account = ?1 AND hash = ?2 AND revoked_ms = 0 RETURNING " COLUMNS,
         [ST_LIST] = "SELECT " COLUMNS " FROM keys WHERE account = ?1 "
                     "ORDER BY n DESC",
         [ST_LIST_ALL] = "SELECT " COLUMNS " FROM keys WHERE revoked_ms = 0",
@@ -158,6 +167,45 @@ static void read_key(sqlite3_stmt *st, struct store_key *k)
 	k->limit = sqlite3_column_int64(st, 10);
 	k->limit_reset = (uint32_t)sqlite3_column_int64(st, 11);
 	k->disabled_tools = (uint32_t)sqlite3_column_int64(st, 12);
+}
+
+static int change_locked(struct sqlite *q, unsigned members, struct store_key *k, struct error *err)
+{
+	sqlite3_stmt *st = prepare(q, ST_CHANGE, err);
+	int step, r = 0;
+
+	if (!st)
+		return -ERR_IO;
+	sqlite_bind_str(st, 1, str_of(k->account));
+	sqlite_bind_str(st, 2, str_of(k->hash));
+	sqlite3_bind_int64(st, 3, members);
+	sqlite_bind_str(st, 4, str_of(k->name));
+	sqlite3_bind_int64(st, 5, k->expires_ms);
+	sqlite3_bind_int64(st, 6, k->requests_per_minute);
+	sqlite3_bind_int64(st, 7, k->containers);
+	if (k->has_limit)
+		sqlite3_bind_int64(st, 8, k->limit);
+	sqlite3_bind_int64(st, 9, k->limit_reset);
+	sqlite3_bind_int64(st, 10, k->disabled_tools);
+	step = sqlite3_step(st);
+	if (step == SQLITE_ROW)
+		read_key(st, k);
+	if (step == SQLITE_DONE)
+		r = error_set(err, ERR_NOT_FOUND, "There is no key of this hash in force.");
+	else if (step != SQLITE_ROW)
+		r = sqlite_fail(q, "change a key", err);
+	else if (k->limit_reset != 0 && !k->has_limit)
+		r = error_set(err, ERR_CONFLICT, "limit_reset is given, and the key has no limit.");
+	sqlite_reset_statement(st);
+	return r;
+}
+
+int sqlite_keys_change(struct store *s, unsigned members, struct store_key *k, struct error *err)
+{
+	struct sqlite *q _locked_ = sqlite_lock(s);
+	int r = sqlite_begin(q, err);
+
+	return r < 0 ? r : sqlite_finish(q, change_locked(q, members, k, err), err);
 }
 
 int sqlite_keys_list(struct store *s, struct str account, struct store_key **ret, size_t *ret_n,

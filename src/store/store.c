@@ -505,6 +505,15 @@ int store_key_revoke(
 	return r < 0 ? r : s->backend->key_revoke(s, account, hash, now_ms, err);
 }
 
+int store_key_change(struct store *s, unsigned members, struct store_key *k, struct error *err)
+{
+	int r = check_key_hash(str_of(k->hash), err);
+
+	if (r == 0 && (members & STORE_KEY_NAME))
+		r = check_text(str_of(k->name), STORE_KEY_NAME_MAX, "name", err);
+	return r < 0 ? r : s->backend->key_change(s, members, k, err);
+}
+
 int store_key_list(struct store *s, struct str account, struct store_key **ret, size_t *ret_n,
         struct error *err)
 {

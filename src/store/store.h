@@ -540,6 +540,19 @@ int store_key_create(struct store *s, const struct store_key *k, struct error *e
 /* 0 or -ERR_NOT_FOUND. One that was revoked before stays as it was. */
 int store_key_revoke(
         struct store *s, struct str account, struct str hash, int64_t now_ms, struct error *err);
+/* What may be changed of a key. */
+enum store_key_member {
+	STORE_KEY_NAME = 1,
+	STORE_KEY_EXPIRES = 2,
+	STORE_KEY_REQUESTS = 4,
+	STORE_KEY_CONTAINERS = 8,
+	STORE_KEY_LIMIT = 16,
+	STORE_KEY_RESET = 32,
+	STORE_KEY_TOOLS = 64,
+};
+/* Sets those members of the key of k->account and k->hash, and fills k. -ERR_NOT_FOUND where it was
+ * revoked too; -ERR_CONFLICT where limit_reset would stand without a limit. */
+int store_key_change(struct store *s, unsigned members, struct store_key *k, struct error *err);
 /* Those of an account, revoked ones too, the newest first; account {NULL,0}: all that are in force.
  * free() *ret. */
 int store_key_list(struct store *s, struct str account, struct store_key **ret, size_t *ret_n,

@@ -7,7 +7,7 @@ import pytest
 
 from brigtest import CONFIGURED_KEYS, SHELL, wait_for
 from fake_provider import Model, calls, shell, text
-from test_keys import files_with, make, server  # noqa: F401 (a fixture)
+from test_keys import change, files_with, make, server  # noqa: F401 (a fixture)
 from test_websocket import Socket
 
 TIGHT = "tight-0123456789abcdef"
@@ -64,6 +64,8 @@ def test_a_socket_counts_each_response_and_ends_with_its_key(server, admin):
     assert with_socket.turn("brig/script")["type"] == "response.completed"
     with_socket.create("brig/script")
     assert with_socket.message()["status"] == 429
+    change(admin, made, requests_per_minute=None)
+    assert with_socket.turn("brig/script")["type"] == "response.completed"
     made = make(admin)
     with_socket = Socket(server, key=made["key"])
     assert with_socket.turn("brig/script")["type"] == "response.completed"

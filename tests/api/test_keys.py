@@ -92,7 +92,7 @@ def test_an_answer_with_a_key_is_not_kept_for_an_idempotency_key(server, admin):
 def test_management_is_for_admin_keys(server):
     plain = server.client("one")
     for method, path, body in [("POST", "/keys", {"name": "x"}), ("GET", "/keys", None), ("GET", "/keys/" + "0" * 64, None),
-                               ("DELETE", "/keys/" + "0" * 64, None), ("GET", "/workspaces", None), ("POST", "/workspaces", {"name": "x"}),
+                               ("DELETE", "/keys/" + "0" * 64, None), ("PATCH", "/keys/" + "0" * 64, {"name": "x"}), ("GET", "/workspaces", None), ("POST", "/workspaces", {"name": "x"}),
                                ("GET", "/workspaces/one", None), ("PATCH", "/workspaces/one", {"store_content": False})]:
         answer = plain.request(method, "/api/v1" + path, body)
         assert answer.status == 403, (method, path, answer)
@@ -115,6 +115,65 @@ def test_keys_of_the_configuration_are_listed_and_stay(server, admin):
     answer = admin.delete("/keys/" + listed["boss"]["hash"])
     assert answer.status == 403 and "brig.yaml" in answer.error["message"]
     assert admin.get("/key").status == 200
+
+
+# ---- changing ----
+
+def change(client, made, expect=200, **fields):
+    answer = client.request("PATCH", client.base + "/keys/" + made["hash"], fields)
+    assert answer.status == expect, answer
+    return answer.json["data"] if expect == 200 else answer.error
+
+
+def test_a_key_is_changed_everywhere_when_the_answer_comes(server, admin):
+    made = make(admin, limit=25, limit_reset="daily", requests_per_minute=1000, containers_at_once=3, disabled_server_tools=["bash"])
+    own = server.client(made["key"])
+
+    def everywhere_is(**fields):
+        for _ in range(24):
+            now = own.get("/key").json["data"]
+            assert {k: now[k] for k in fields} == fields, now
+
+    assert change(admin, made) == made["data"]
+    changed = change(admin, made, name="other", limit="30.5")
+    assert changed == dict(made["data"], name="other", limit=30.5, limit_remaining=30.5)
+    assert admin.get("/keys/" + made["hash"]).json["data"] == changed
+    everywhere_is(limit=30.5, limit_reset="daily", requests_per_minute=1000)
+    change(admin, made, limit_reset="weekly", requests_per_minute=2000)
+    everywhere_is(limit=30.5, limit_reset="weekly", requests_per_minute=2000, containers_at_once=3)
+    change(admin, made, limit=None, requests_per_minute=None, containers_at_once=None, disabled_server_tools=None)
+    everywhere_is(limit=None, limit_reset=None, requests_per_minute=None, containers_at_once=None, disabled_server_tools=[])
+    change(admin, made, expires_at="2100-01-01", disabled_server_tools=["shell"])
+    everywhere_is(expires_at="2100-01-01T00:00:00.000Z", disabled_server_tools=["shell"], name="other")
+    ask = {"model": "brig/script", "input": "x", "tools": [{"type": "openrouter:shell"}]}
+    assert {own.post("/responses", ask).status for _ in range(12)} == {403}
+    change(admin, made, disabled_server_tools=[], expires_at=None)
+    assert {own.post("/responses", ask).status for _ in range(12)} == {200}
+    everywhere_is(expires_at=None)
+
+
+@pytest.mark.parametrize("fields, param", [
+    ({"name": None}, "name"), ({"name": ""}, "name"), ({"limit": -1}, "limit"), ({"limit": None, "limit_reset": "daily"}, "limit_reset"),
+    ({"limit_reset": "daily"}, "limit_reset"), ({"limit_reset": "hourly"}, "limit_reset"), ({"requests_per_minute": 0}, "requests_per_minute"),
+    ({"expires_at": "2020-01-01"}, "expires_at"), ({"disabled_server_tools": ["web_search"]}, "disabled_server_tools"),
+    ({"admin": True}, "admin"), ({"workspace": "two"}, "workspace"), ({"revoked": False}, "revoked"),
+])
+def test_what_a_key_cannot_be_changed_to_is_refused(admin, fields, param):
+    made = make(admin)
+    assert change(admin, made, 400, **dict({"containers_at_once": 7}, **fields))["param"] == param
+    assert admin.get("/keys/" + made["hash"]).json["data"] == made["data"]
+
+
+def test_whose_keys_are_changed(server, admin):
+    made = make(admin)
+    change(server.client("far admin"), made, 404, name="x")
+    change(server.client(made["key"]), made, 403, name="x")
+    (boss,) = [k for k in admin.get("/keys").json["data"] if k["name"] == "boss"]
+    assert "brig.yaml" in change(admin, boss, 403, name="x")["message"]
+    assert admin.delete("/keys/" + made["hash"]).status == 200
+    for gone in (made, {"hash": "0" * 64}, {"hash": "short"}):
+        change(admin, gone, 404, name="x")
+    assert admin.get("/keys/" + made["hash"]).json["data"]["name"] == "team"
 
 
 # ---- revoking ----

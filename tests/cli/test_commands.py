@@ -73,7 +73,7 @@ def test_each_command_has_help_and_refuses_what_it_does_not_know(command):
     (["rm"], b"brig: rm needs a container"),
     (["image"], b"brig: image needs one of build, list"),
     (["image", "frob"], b"brig: image needs one of build, list"),
-    (["keys"], b"brig: keys needs one of create, list, revoke"),
+    (["keys"], b"brig: keys needs one of create, list, change, revoke"),
     (["keys", "create"], b"brig: create needs --name"),
     (["keys", "list", "all"], b"brig: keys list takes no argument"),
     (["keys", "revoke"], b"brig: keys revoke takes one hash"),
@@ -295,6 +295,10 @@ def test_keys_are_made_listed_and_revoked(server):
     assert brig(server, "ps", env={"BRIG_KEY": key}).returncode == 0
     for wrong in ("short", "0" * 12):
         assert brig(server, "keys", "revoke", wrong).returncode == 1
+    assert brig(server, "keys", "change", "--limit", "7.5", "--rpm", "none", "--disable", "shell", made["hash"][:8]).returncode == 0
+    changed = {k["name"]: k for k in json.loads(brig(server, "keys", "list", "--json").stdout)}["ci"]
+    assert changed == dict(made, limit=7.5, limit_remaining=7.5, requests_per_minute=None, disabled_server_tools=["shell"])
+    assert brig(server, "keys", "change", "--limit", "x", made["hash"][:8]).returncode == 1
     assert brig(server, "keys", "revoke", made["hash"][:8]).returncode == 0
     assert brig(server, "ps", env={"BRIG_KEY": key}).returncode == 1
     assert b"revoked" in brig(server, "keys", "list").stdout

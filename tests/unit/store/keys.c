@@ -65,6 +65,41 @@ static void made_listed_and_revoked(void **state)
 	assert_int_equal(list(f->s, "acme", NULL), 0);
 }
 
+static void changed(void **state)
+{
+	struct fixture *f = *state;
+	struct store_key a = key(HASH_A, "acme"), b = key(HASH_B, "acme"), new, *rows;
+	struct error err;
+
+	assert_int_equal(store_key_create(f->s, &b, &err), 0);
+	assert_int_equal(store_key_create(f->s, &a, &err), 0);
+	new = a;
+	new.has_limit = true;
+	new.limit = 8;
+	new.requests_per_minute = 100; /* not asked for */
+	assert_int_equal(store_key_change(f->s, STORE_KEY_LIMIT, &new, &err), 0);
+	a.has_limit = true;
+	a.limit = 8;
+	assert_memory_equal(&new, &a, sizeof(a));
+	new.limit_reset = 2;
+	assert_int_equal(store_key_change(f->s, STORE_KEY_RESET, &new, &err), 0);
+	/* A period without a limit: nothing is changed. */
+	new.has_limit = false;
+	new.containers = 9;
+	assert_int_equal(store_key_change(f->s, STORE_KEY_LIMIT | STORE_KEY_CONTAINERS, &new, &err),
+	        -ERR_CONFLICT);
+	a.limit_reset = 2;
+	assert_int_equal(list(f->s, "acme", &rows), 2);
+	assert_memory_equal(&rows[0], &a, sizeof(a));
+	assert_memory_equal(&rows[1], &b, sizeof(b));
+	free(rows);
+	/* Of its own account, and in force. */
+	str_copy(new.account, sizeof(new.account), STR("other"));
+	assert_int_equal(store_key_change(f->s, STORE_KEY_TOOLS, &new, &err), -ERR_NOT_FOUND);
+	assert_int_equal(store_key_revoke(f->s, STR("acme"), STR(HASH_A), 9, &err), 0);
+	assert_int_equal(store_key_change(f->s, STORE_KEY_TOOLS, &a, &err), -ERR_NOT_FOUND);
+}
+
 static void workspaces_are_set_up(void **state)
 {
 	struct fixture *f = *state;
@@ -150,6 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test_setup_teardown(made_listed_and_revoked, set_up, tear_down),
+	        cmocka_unit_test_setup_teardown(changed, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(workspaces_are_set_up, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(spending_is_what_was_settled, set_up, tear_down),
 	};
