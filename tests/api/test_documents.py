@@ -437,7 +437,7 @@ def test_quota_race(server, api):
     for t in threads:
         t.join()
     assert sorted(results) == [200] * 3 + [403] * 5
-    assert len(blobs(server)) == 8
+    wait_for(lambda: len(blobs(server)) == 8)
 
 
 # ---- content ----

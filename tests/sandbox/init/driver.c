@@ -890,7 +890,7 @@ static bool closes_on(const void *bytes, size_t len, const int *fds, int n_fds)
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct cmsghdr *c = (void *)control;
-	struct timeval two = {2, 0};
+	struct timeval minute = {60, 0};
 	char buf[256];
 	bool closed;
 
@@ -902,7 +902,7 @@ static bool closes_on(const void *bytes, size_t len, const int *fds, int n_fds)
 		c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
 		memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof(int));
 	}
-	setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &two, sizeof two);
+	setsockopt(channel, SOL_SOCKET, SO_RCVTIMEO, &minute, sizeof minute);
 	sendmsg(channel, &msg, MSG_NOSIGNAL);
 	closed = recv(channel, buf, sizeof buf, 0) == 0;
 	close(channel);

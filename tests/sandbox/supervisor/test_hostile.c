@@ -25,7 +25,7 @@
 /* Gateway 0 is well; each of the others may die four times before that ends the server. */
 #define HOSTILE   31
 #define GATEWAYS  (HOSTILE + 1)
-#define SERVED_MS 5000
+#define SERVED_MS 15000
 /* AddressSanitizer keeps what is freed, for a time, and has its own part of each allocation. */
 #ifdef __SANITIZE_ADDRESS__
 #define GROWN_KIB 65536

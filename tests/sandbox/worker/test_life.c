@@ -240,10 +240,10 @@ void ends_when_idle(void **state)
 {
 	struct node n;
 	node_make(&n);
-	n.cfg.worker_idle_ms = 500;
+	n.cfg.worker_idle_ms = 1500;
 	node_start(&n);
 	int sock = files_open(&n, "a", SUP_FILES_CREATE);
-	uint64_t end = now_ms() + 1500;
+	uint64_t end = now_ms() + 4000;
 	while (now_ms() < end) { /* a question now and then keeps it */
 		files_put(sock, "x", "x");
 		sleep_ms(20);

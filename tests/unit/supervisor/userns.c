@@ -43,7 +43,7 @@ static void nobody_is_left_behind(void **state)
 		kill(pid, SIGKILL);
 		assert_int_equal(waitpid(pid, NULL, 0), pid);
 		other.fd = ends[0];
-		if (poll(&other, 1, 10000) != 1) {
+		if (poll(&other, 1, 60000) != 1) {
 			kill(-pid, SIGKILL);
 			fail_msg("round %d: a process is left behind", i);
 		}
