@@ -64,10 +64,11 @@ static void reap(struct plain *p)
 			p->gateways[i].pid = 0;
 			close(p->gateways[i].sock);
 			p->gateways[i].sock = -1;
+			if (!p->draining || status != 0)
+				LOG(LOG_ERROR, "gateway_died", LOG_N("gateway", i),
+				        LOG_N("status", status));
 			if (p->draining)
 				continue;
-			LOG(LOG_ERROR, "gateway_died", LOG_N("gateway", i),
-			        LOG_N("status", status));
 			if (clock_mono_ms() - p->gateways[i].started_ms < QUICK_DEATH_MS)
 				p->quick_deaths++;
 		}

@@ -281,8 +281,10 @@ static void gateway_stop(struct gateway *g)
 	if (g->server != NULL)
 		turns_cancel_all(g);
 	exec_free_all(g);
-	http_server_free(g->server);
+	g->server = http_server_free(g->server);
 	exec_destroy_all(g);
+	/* Whatever its work is for may turn to all that is freed below. */
+	pool_stop(g->pool);
 	g->metrics = metrics_free(g->metrics);
 	container_client_free(g->containers);
 	g->saving = saving_free(g->saving);

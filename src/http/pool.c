@@ -123,19 +123,24 @@ struct pool *pool_new(struct event_base *base, unsigned n_threads)
 	return p;
 }
 
-struct pool *pool_free(struct pool *p)
+void pool_stop(struct pool *p)
 {
-	unsigned i;
-
-	if (!p)
-		return NULL;
+	if (!p || p->ending)
+		return;
 	pthread_mutex_lock(&p->lock);
 	p->ending = true;
 	pthread_cond_broadcast(&p->some);
 	pthread_mutex_unlock(&p->lock);
-	for (i = 0; i < p->n_threads; i++)
+	for (unsigned i = 0; i < p->n_threads; i++)
 		pthread_join(p->threads[i], NULL);
 	pool_finish(p);
+}
+
+struct pool *pool_free(struct pool *p)
+{
+	if (!p)
+		return NULL;
+	pool_stop(p);
 	event_free(p->event);
 	close(p->wake);
 	pthread_cond_destroy(&p->some);

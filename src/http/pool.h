@@ -13,9 +13,12 @@
 
 struct pool;
 struct pool *pool_new(struct event_base *base, unsigned n_threads);
-struct pool *pool_free(struct pool *p); /* waits for what runs; queued work is still done */
+/* Waits until all that was queued is done, and its done() called; nothing is taken any more. */
+void pool_stop(struct pool *p);
+struct pool *pool_free(struct pool *p); /* stops it, where that has not been done */
 typedef void (*pool_fn)(void *arg);
-/* Queues; false when max_queued (4,096) waits already: the caller answers "unavailable". */
+/* Queues; false when max_queued (4,096) waits already, or it is stopped: the caller answers
+ * "unavailable". */
 bool pool_run(struct pool *p, pool_fn work, pool_fn done, void *arg);
 size_t pool_queued(struct pool *p);
 

@@ -362,9 +362,10 @@ static void gateway_died(struct supervisor *s, uint32_t index, int status)
 	uint64_t now = clock_mono_ms();
 	g->pid = 0;
 	gateway_close(s, index);
+	if (!s->draining || status != 0)
+		LOG(LOG_ERROR, "gateway_died", LOG_N("gateway", index), LOG_N("status", status));
 	if (s->draining)
 		return;
-	LOG(LOG_ERROR, "gateway_died", LOG_N("gateway", index), LOG_N("status", status));
 	g->quick_deaths = now - g->started_ms < QUICK_DEATH_MS ? g->quick_deaths + 1 : 0;
 	g->start_due_ms = now + (g->quick_deaths ? 50ULL << g->quick_deaths : 0);
 	if (g->quick_deaths < MAX_QUICK_DEATHS)

@@ -3,12 +3,14 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import pathlib
 import signal
+import sqlite3
 import time
 
 import pytest
 
-from brigtest import SHELL, cpu_ticks, descendants, items_of, outputs_of, text_of, wait_for
+from brigtest import KEYS, SHELL, connect, cpu_ticks, descendants, items_of, outputs_of, text_of, wait_for
 from fake_provider import Hold, Reply, calls, chunk, shell, text
 
 SPIN = "sh -c 'while :; do :; done'"
@@ -434,3 +436,33 @@ def test_without_sandboxes_no_container_is_said_to_be_deleted(make_server, provi
     answer = client.delete("/containers/kept")
     assert answer.status == 503 and "files" in answer.error["message"]
     assert client.get("/containers/kept").json["status"] == "asleep"
+
+
+def test_work_that_ends_when_its_clients_and_the_server_have_gone(make_server):
+    """The store keeps the pool waiting until the gateway takes itself apart: what the work was for goes on to nothing that
+    is gone already."""
+    server = make_server(env={"MALLOC_PERTURB_": "165"}).start()  # what is freed is no longer what it was
+    client = server.client()
+    store = sqlite3.connect(server.data / "gateway" / "brig.db", isolation_level=None)
+    wait_for(lambda: store.execute("SELECT * FROM keeper").fetchall())
+    store.execute("BEGIN IMMEDIATE")
+    asked = [("POST", "", b'{"name": "new", "keep_running": true}'), ("DELETE", "/old", b""),
+             ("POST", "/old/exec", b'{"commands": ["true"]}')]
+    sockets = []
+    for method, path, body in asked * 2:  # more than the pool has threads
+        sockets.append(connect(server))
+        sockets[-1].sendall(b"%s /api/v1/containers%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: "
+                            b"application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+                                method.encode(), path.encode(), KEYS["one"].encode(), len(body), body))
+    wait_for(lambda: b'brig_queue_depth{queue="pool"} 0' not in client.request("GET", "/metrics").body)
+    (gateway,) = server.gateways()
+    for sock in sockets:
+        sock.close()
+    server.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: "futex" in pathlib.Path("/proc/%d/wchan" % gateway).read_text())  # its loop is over
+    store.execute("ROLLBACK")
+    server.process.wait(30)
+    server.stop()
+    assert "gateway_died" not in server.log()
+    assert store.execute("SELECT * FROM keeper").fetchall() == []  # it went to the end
+    store.close()
