@@ -510,7 +510,7 @@ int store_key_change(struct store *s, unsigned members, struct store_key *k, str
 	int r = check_key_hash(str_of(k->hash), err);
 
 	if (r == 0 && (members & STORE_KEY_NAME))
-		r = check_text(str_of(k->name), STORE_KEY_NAME_MAX, "name", err);
+		r = store_check_text(str_of(k->name), STORE_KEY_NAME_MAX, "name", err);
 	return r < 0 ? r : s->backend->key_change(s, members, k, err);
 }
 
