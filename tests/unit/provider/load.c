@@ -336,6 +336,27 @@ void load_file(struct loaded *l, const char *path, size_t n_items)
 	load(l, n, path, n_items);
 }
 
+void load_long(struct loaded *l, const char *text, struct str upstream_id)
+{
+	char id[32];
+
+	load_text(l, text, SIZE_MAX);
+	for (uint32_t i = 0; i < 60000; i++) {
+		struct item *call = conversation_add(l->c, ITEM_CALL);
+		struct item *result = conversation_add(l->c, ITEM_RESULT);
+		bool ok = true;
+
+		snprintf(id, sizeof(id), "s%u_c", 60000 - i);
+		call->reply = 60000 - i;
+		call->call.public_id = conversation_copy(l->c, str_of(id), &ok);
+		call->call.upstream_id = upstream_id;
+		call->call.name = STR("f");
+		result->result.public_id = call->call.public_id;
+		assert_true(ok);
+	}
+	assert_int_equal(conversation_cut_replies(l->c, NULL), 0);
+}
+
 void load_free(struct loaded *l)
 {
 	conversation_free(l->c);

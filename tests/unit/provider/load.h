@@ -21,6 +21,10 @@ bool load_open(void *ctx, const struct provider_target *t, struct str sealed, st
 /* Only the first n_items items (SIZE_MAX: all). */
 void load_text(struct loaded *l, const char *text, size_t n_items);
 void load_file(struct loaded *l, const char *path, size_t n_items);
+/* The same with a history behind it that is made to be slow: 60,000 replies of one call each, cut
+ * as a replay comes. Quadratic work would take minutes. upstream_id: of all the calls, or {NULL,
+ * 0}. */
+void load_long(struct loaded *l, const char *text, struct str upstream_id);
 void load_free(struct loaded *l);
 
 /* A server tool whose words do not change with src/tool. */
