@@ -172,6 +172,45 @@ struct config test_config(const char *words)
 	return c;
 }
 
+size_t cases_run_all(const char *folder, const char *const *files, case_fn fn)
+{
+	char path[4096];
+	size_t n = 0;
+
+	for (; *files; files++) {
+		str_format(path, sizeof(path), "%s/%s", folder, *files);
+		n += cases_run(path, fn);
+	}
+	return n;
+}
+
+void test_cuts(parse_fn parse, const char *body, const char *bad)
+{
+	struct config config = test_config(NULL);
+	struct turn_request r;
+	struct error err;
+
+	for (size_t n = 0; n < strlen(body); n++) {
+		char *cut = mem_strndup(body, n);
+
+		assert_int_equal(parse(cut, &config, &r, &err), -ERR_INVALID);
+		assert_int_equal(error_http_status(&err), 400);
+		free(cut);
+	}
+	assert_int_equal(parse(body, &config, &r, &err), 0);
+	turn_request_free(&r);
+	assert_int_equal(parse(bad, &config, &r, NULL), -ERR_INVALID);
+}
+
+char *test_long_text(size_t n)
+{
+	char *text = mem_alloc(n + 1);
+
+	for (size_t i = 0; i < n; i++)
+		text[i] = "ab\x1b\"\n\\c"[i % 7];
+	return text;
+}
+
 int test_parse(const char *body, const char *session_header, const struct config *config,
         bool under_v1, struct turn_request *ret, struct error *err)
 {

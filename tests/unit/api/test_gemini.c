@@ -78,18 +78,11 @@ static void request_case(const struct test_case *c, struct buf *ret_got)
 
 static void test_requests(void **state)
 {
-	static const char *const files[] = {"contents.txt", "fields.txt", "bad.txt"};
-	size_t n = 0;
-	char path[4096];
+	static const char *const files[] = {"contents.txt", "fields.txt", "bad.txt", NULL};
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
-		str_format(path, sizeof(path), "%s/%s", cases_path, files[i]);
-		n += cases_run(path, request_case);
-	}
-	assert_true(n >= 80);
+	assert_true(cases_run_all(cases_path, files, request_case) >= 80);
 }
 
-/* Bodies that are cut anywhere are errors, and nothing of them stays. */
 static void test_every_cut(void **state)
 {
 	static const char body[] =
@@ -98,20 +91,8 @@ static void test_every_cut(void **state)
 	        "{\"codeExecutionResult\":{\"id\":\"s0_c.g\",\"outcome\":\"OUTCOME_OK\",\"output\":"
 	        "\"a\"}},{\"text\":\"\",\"thoughtSignature\":\"YnJpZzEueA==\"}]}],"
 	        "\"tools\":[{\"brigShell\":{}}]}";
-	struct config config = test_config(NULL);
-	struct turn_request r;
-	struct error err;
 
-	for (size_t n = 0; n < sizeof(body) - 1; n++) {
-		char *cut = mem_strndup(body, n);
-
-		assert_int_equal(parse(cut, &config, &r, &err), -ERR_INVALID);
-		assert_int_equal(error_http_status(&err), 400);
-		free(cut);
-	}
-	assert_int_equal(parse(body, &config, &r, &err), 0);
-	turn_request_free(&r);
-	assert_int_equal(parse("{\"contents\":1}", &config, &r, NULL), -ERR_INVALID);
+	test_cuts(parse, body, "{\"contents\":1}");
 }
 
 /* Many calls and answers are found in less than the square of their number. */

@@ -29,18 +29,17 @@ static void run_case(const struct test_case *c, struct buf *ret_got)
 static void test_files(void **state)
 {
 	static const char *const files[] = {
-	        "fields.txt", "tools.txt", "items.txt", "session.txt", "bad.txt"};
-	size_t n = 0;
-	char path[4096];
+	        "fields.txt", "tools.txt", "items.txt", "session.txt", "bad.txt", NULL};
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
-		str_format(path, sizeof(path), "%s/%s", cases_path, files[i]);
-		n += cases_run(path, run_case);
-	}
-	assert_true(n >= 80);
+	assert_true(cases_run_all(cases_path, files, run_case) >= 80);
 }
 
-/* Bodies that are cut anywhere are errors, and nothing of them stays. */
+static int parse(
+        const char *body, const struct config *config, struct turn_request *ret, struct error *err)
+{
+	return test_parse(body, NULL, config, true, ret, err);
+}
+
 static void test_every_cut(void **state)
 {
 	static const char body[] =
@@ -49,21 +48,8 @@ static void test_every_cut(void **state)
 	        "\"call_id\":\"s0_c\",\"arguments\":\"{}\",\"output\":[{\"stdout\":\"a\","
 	        "\"stderr\":\"\",\"outcome\":{\"type\":\"exit\",\"exit_code\":0}}]}],"
 	        "\"tools\":[{\"type\":\"openrouter:shell\"}]}";
-	struct config config = test_config(NULL);
-	struct turn_request r;
-	struct error err;
 
-	for (size_t n = 0; n < sizeof(body) - 1; n++) {
-		char *cut = mem_strndup(body, n);
-
-		assert_int_equal(test_parse(cut, NULL, &config, true, &r, &err), -ERR_INVALID);
-		assert_int_equal(error_http_status(&err), 400);
-		free(cut);
-	}
-	assert_int_equal(test_parse(body, NULL, &config, true, &r, &err), 0);
-	turn_request_free(&r);
-	/* A caller may not care why. */
-	assert_int_equal(test_parse("{\"model\":1}", NULL, &config, true, &r, NULL), -ERR_INVALID);
+	test_cuts(parse, body, "{\"model\":1}");
 }
 
 static void repeat(struct buf *b, const char *what, size_t n)

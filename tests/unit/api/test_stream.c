@@ -416,15 +416,6 @@ static void test_files(void **state)
 
 /* ---- what does not fit ---- */
 
-static char *long_text(size_t n)
-{
-	char *text = mem_alloc(n + 1);
-
-	for (size_t i = 0; i < n; i++)
-		text[i] = "ab\x1b\"\n\\c"[i % 7];
-	return text;
-}
-
 static void big_turn(struct play *p, struct str text)
 {
 	struct item *message = conversation_add(p->r.conversation, ITEM_MESSAGE);
@@ -446,7 +437,7 @@ static void big_turn(struct play *p, struct str text)
 static void test_large(void **state)
 {
 	enum { SIZE = 3 * 1024 * 1024 };
-	struct str text = {long_text(SIZE), SIZE};
+	struct str text = {test_long_text(SIZE), SIZE};
 	struct json_doc *last;
 	struct play p, q;
 
@@ -471,7 +462,7 @@ static void test_large(void **state)
 static void test_large_is_not_copied(void **state)
 {
 	enum { SIZE = 32 * 1024 * 1024 };
-	struct str text = {long_text(SIZE), SIZE};
+	struct str text = {test_long_text(SIZE), SIZE};
 	struct buf out = test_buf();
 	struct turn_totals totals = {0};
 	struct item *message;

@@ -12,22 +12,6 @@
 
 static const struct store_scope acme = {{"acme", 4}, {"main", 4}};
 
-static int set_up(void **state)
-{
-	struct place *p = calloc(1, sizeof(*p));
-
-	place_make(p);
-	*state = p;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	place_remove(*state);
-	free(*state);
-	return 0;
-}
-
 static void check_integrity(const struct place *p)
 {
 	sqlite3 *db;
@@ -257,7 +241,7 @@ static void test_threads_of_one_process(void **state)
 
 int main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
 	const struct CMUnitTest tests[] = {
 	        CASE(test_three_writers),
 	        CASE(test_killed_writers_lose_nothing),

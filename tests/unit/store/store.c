@@ -9,22 +9,6 @@
 static const struct store_scope acme = {{"acme", 4}, {"main", 4}};
 static const struct store_scope other = {{"acme", 4}, {"side", 4}};
 
-static int set_up(void **state)
-{
-	struct place *p = calloc(1, sizeof(*p));
-
-	place_make(p);
-	*state = p;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	place_remove(*state);
-	free(*state);
-	return 0;
-}
-
 static void test_create_and_get(void **state)
 {
 	struct store *s = place_open(*state);
@@ -383,7 +367,7 @@ static void test_no_database_at_all(void **state)
 
 int main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
 	const struct CMUnitTest tests[] = {
 	        CASE(test_create_and_get),
 	        CASE(test_workspaces_do_not_meet),

@@ -41,6 +41,23 @@ static inline void place_remove(struct place *p)
 	assert_int_equal(rmdir(p->dir), 0);
 }
 
+/* For a test whose state is its place. */
+static inline int place_set_up(void **state)
+{
+	struct place *p = calloc(1, sizeof(*p));
+
+	place_make(p);
+	*state = p;
+	return 0;
+}
+
+static inline int place_tear_down(void **state)
+{
+	place_remove(*state);
+	free(*state);
+	return 0;
+}
+
 static inline struct store *place_open(const struct place *p)
 {
 	struct store_options o = {.path = p->path};
