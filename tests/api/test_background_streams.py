@@ -124,6 +124,24 @@ def test_nobody_waits_for_a_slow_reader(client, provider):
         assert events_of(reader) == whole.events
 
 
+def test_readers_are_bounded(client, provider):
+    """Each event is written to all of them at once."""
+    go = threading.Event()
+    stream = begin(client, provider.model(Reply([chunk({"content": "so "}), Wait(go)] + text("late").steps)))
+    id = id_in(stream)
+    readers = [again(client, id) for _ in range(63)]  # the first is its own client
+    assert {reader.status for reader in readers} == {200}
+    for _ in range(4):
+        status, said = refusal(client, id)
+        assert status == 429 and "64 readers" in said["message"], said
+    readers.pop().reset()
+    readers.append(wait_for(lambda: (lambda r: r if r.status == 200 else r.close())(again(client, id))))
+    go.set()
+    events = Story(stream.rest()).events
+    for reader in readers:
+        assert events_of(reader) == events
+
+
 def test_only_so_much_is_kept(make_server, provider):
     server = make_server(config={"limits": {"response_events": "512k"}}).start()
     client = server.client()
