@@ -163,7 +163,7 @@ def test_a_background_job_does_not_hold_the_call(client):
     name = fresh()
     for keeps in ("", ">/dev/null", "2>/dev/null", ">&2", "2>&1"):
         assert output_of(client, name, "sleep 300 %s & echo out; echo err >&2" % keeps, timeout_ms=30000) == "out\n"
-    assert output_of(client, name, "pkill -c sleep") == "5\n"
+    assert output_of(client, name, "until [ $(pgrep -c sleep) = 5 ]; do :; done; pkill -c sleep") == "5\n"
 
 
 def test_ending_one_leaves_anothers_background_job(server, client):

@@ -45,7 +45,7 @@ def test_disks(boxes):
 
 def test_processes(boxes):
     """ps and top show the container's own, with sensible numbers."""
-    shown = boxes("sleep 31 & ps -eo pid,user,comm --no-headers; kill $!").split("\n")[:-1]
+    shown = boxes("sleep 31 & until [ $(cat /proc/$!/comm) = sleep ]; do :; done; ps -eo pid,user,comm --no-headers; kill $!").split("\n")[:-1]
     names = sorted(line.split()[2] for line in shown)
     assert len(names) == 4 and set(names) > {"bash", "ps", "sleep"}, shown  # and init
     # Once without the screen: five lines of summary, the table, and what runs.
