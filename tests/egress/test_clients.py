@@ -1,6 +1,7 @@
 """The clients that people use, unchanged, against servers of the test: as if it were the network."""
 
 import base64
+import contextlib
 import email.utils
 import hashlib
 import http.server
@@ -124,23 +125,26 @@ def websockets(sock):
         sock.sendall(bytes([0x81, n + 5]) + b"echo " + text)
 
 
-def test_http2(clean, inside):
-    program("curl")
+# ---- what both test_server.py and this file fetch ----
+
+@contextlib.contextmanager
+def http2(clean):
+    """The names are served by a server that speaks HTTP/2."""
     argv = [program("node"), "-e", H2, os.path.join(clean.folder, "key.pem"), os.path.join(clean.folder, "cert.pem")]
     server = subprocess.Popen(argv, stdout=subprocess.PIPE)
     kept = clean.tls.serve, clean.tls.context
     try:
         assert server.stdout.readline() == b"ready\n"
         clean.tls.serve, clean.tls.context = relay, None
-        out = inside("curl", "-sS", "--http2", "-w", " %{http_version}\n", f"https://{A}/", f"https://{A}/")
-        assert out == f"h2 {A} 2\n" * 2
+        yield
     finally:
         clean.tls.serve, clean.tls.context = kept
         server.terminate()
         server.wait()
 
 
-def test_git(site, inside, tmp_path):
+def git_repository(site, tmp_path):
+    """r.git, which has a file of a thousand lines."""
     program("git")
     env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": str(tmp_path)}
     work = tmp_path / "work"
@@ -150,12 +154,10 @@ def test_git(site, inside, tmp_path):
     for command in (["add", "file"], ["commit", "-q", "-m", "first"], ["clone", "-q", "--bare", ".", str(site / "r.git")]):
         subprocess.run([*git, *command], check=True, env=env)
     subprocess.run(["git", "-C", str(site / "r.git"), "update-server-info"], check=True, env=env)
-    inside("git", "clone", "-q", f"https://{A}/r.git", "got")
-    assert (tmp_path / "home/got/file").read_text() == "content\n" * 1000
 
 
-def test_pip(site, inside, tmp_path):
-    program("/usr/bin/python3")
+def pip_package(site):
+    """thing, whose value is 42, at the other name."""
     name = "thing-1.0-py3-none-any.whl"
     folder = site / "simple/thing"
     folder.mkdir(parents=True)
@@ -165,6 +167,57 @@ def test_pip(site, inside, tmp_path):
         z.writestr("thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         z.writestr("thing-1.0.dist-info/RECORD", "thing.py,,\n")
     (folder / "index.html").write_text(f'<a href="https://{B}/simple/thing/{name}">{name}</a>')
+
+
+def npm_package(site, tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/package.json").write_text('{"name": "thing", "version": "1.0.0"}')
+    with tarfile.open(site / "thing.tgz", "w:gz") as t:
+        t.add(tmp_path / "package", "package")
+    sha = hashlib.sha1((site / "thing.tgz").read_bytes()).hexdigest()
+    (site / "thing").write_text('{"name": "thing", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {"name": "thing",'
+                                f'"version": "1.0.0", "dist": {{"tarball": "https://{B}/thing.tgz", "shasum": "{sha}"}}}}}}}}')
+
+
+def deb_package(site, tmp_path):
+    """A repository with the package thing, which is a program; the package's bytes."""
+    program("dpkg-deb")
+    (tmp_path / "deb/DEBIAN").mkdir(parents=True)
+    (tmp_path / "deb/usr/bin").mkdir(parents=True)
+    (tmp_path / "deb/DEBIAN/control").write_text("Package: thing\nVersion: 1.0\nArchitecture: all\n"
+                                                 "Maintainer: t <t@t.test>\nDescription: thing\n")
+    (tmp_path / "deb/usr/bin/thing").write_text("#!/bin/sh\necho a thing\n")
+    os.chmod(tmp_path / "deb/usr/bin/thing", 0o755)
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(tmp_path / "deb"), str(site / "thing_1.0_all.deb")], check=True,
+                   capture_output=True)
+    deb = (site / "thing_1.0_all.deb").read_bytes()
+    (site / "Packages").write_text("Package: thing\nVersion: 1.0\nArchitecture: all\nMaintainer: t <t@t.test>\n"
+                                   f"Description: thing\nFilename: ./thing_1.0_all.deb\nSize: {len(deb)}\n"
+                                   f"SHA256: {hashlib.sha256(deb).hexdigest()}\n")
+    index = (site / "Packages").read_bytes()
+    (site / "Release").write_text(f"Origin: t\nDate: {email.utils.formatdate(usegmt=True)}\nSHA256:\n"
+                                  f" {hashlib.sha256(index).hexdigest()} {len(index)} Packages\n")
+    return deb
+
+
+# ---- clients ----
+
+def test_http2(clean, inside):
+    program("curl")
+    with http2(clean):
+        out = inside("curl", "-sS", "--http2", "-w", " %{http_version}\n", f"https://{A}/", f"https://{A}/")
+        assert out == f"h2 {A} 2\n" * 2
+
+
+def test_git(site, inside, tmp_path):
+    git_repository(site, tmp_path)
+    inside("git", "clone", "-q", f"https://{A}/r.git", "got")
+    assert (tmp_path / "home/got/file").read_text() == "content\n" * 1000
+
+
+def test_pip(site, inside, tmp_path):
+    program("/usr/bin/python3")
+    pip_package(site)
     if subprocess.run(["/usr/bin/python3", "-m", "pip", "--version"], capture_output=True).returncode:
         pytest.skip("pip is not installed")
     inside("/usr/bin/python3", "-m", "pip", "install", "-q", "--no-cache-dir", "--target", "lib", "-i", f"https://{A}/simple/",
@@ -174,30 +227,14 @@ def test_pip(site, inside, tmp_path):
 
 def test_npm(site, inside, tmp_path):
     program("npm")
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package/package.json").write_text('{"name": "thing", "version": "1.0.0"}')
-    with tarfile.open(site / "thing.tgz", "w:gz") as t:
-        t.add(tmp_path / "package", "package")
-    sha = hashlib.sha1((site / "thing.tgz").read_bytes()).hexdigest()
-    (site / "thing").write_text('{"name": "thing", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {"name": "thing",'
-                                f'"version": "1.0.0", "dist": {{"tarball": "https://{B}/thing.tgz", "shasum": "{sha}"}}}}}}}}')
+    npm_package(site, tmp_path)
     inside("npm", "install", "--registry", f"https://{A}/", "--no-audit", "--no-fund", "thing")
     assert (tmp_path / "home/node_modules/thing/package.json").exists()
 
 
 def test_apt(site, inside, tmp_path):
     program("apt-get")
-    (tmp_path / "deb/DEBIAN").mkdir(parents=True)
-    (tmp_path / "deb/DEBIAN/control").write_text("Package: thing\nVersion: 1.0\nArchitecture: all\n"
-                                                 "Maintainer: t <t@t.test>\nDescription: thing\n")
-    subprocess.run(["dpkg-deb", "-b", str(tmp_path / "deb"), str(site / "thing_1.0_all.deb")], check=True, capture_output=True)
-    deb = (site / "thing_1.0_all.deb").read_bytes()
-    (site / "Packages").write_text("Package: thing\nVersion: 1.0\nArchitecture: all\nMaintainer: t <t@t.test>\n"
-                                   f"Description: thing\nFilename: ./thing_1.0_all.deb\nSize: {len(deb)}\n"
-                                   f"SHA256: {hashlib.sha256(deb).hexdigest()}\n")
-    index = (site / "Packages").read_bytes()
-    (site / "Release").write_text(f"Origin: t\nDate: {email.utils.formatdate(usegmt=True)}\nSHA256:\n"
-                                  f" {hashlib.sha256(index).hexdigest()} {len(index)} Packages\n")
+    deb = deb_package(site, tmp_path)
     for folder in ("state/lists/partial", "cache/archives/partial", "etc"):
         (tmp_path / "home" / folder).mkdir(parents=True)
     (tmp_path / "home/sources").write_text(f"deb [trusted=yes] http://{A}/ ./\n")

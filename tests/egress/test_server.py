@@ -3,22 +3,18 @@
 The server runs in the test's own network namespace (egresstest.outside), so "the internet" is the test's here too.
 """
 
-import email.utils
-import hashlib
 import io
 import os
-import shutil
-import subprocess
 import sys
 import tarfile
 import uuid
-import zipfile
 
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
 import brigtest
-from test_clients import A, B, H2, program, relay, site, websockets  # noqa: F401 (site is a fixture)
+from test_clients import (A, B, deb_package, git_repository, http2, npm_package, pip_package, program,
+                          site, websockets)  # noqa: F401 (site is a fixture)
 
 FORM = {"Content-Type": "multipart/form-data; boundary=xyz"}
 
@@ -121,77 +117,31 @@ def test_curl(inside, clean):
 
 
 def test_http2(inside, clean):
-    argv = [program("node"), "-e", H2, os.path.join(clean.folder, "key.pem"), os.path.join(clean.folder, "cert.pem")]
-    server = subprocess.Popen(argv, stdout=subprocess.PIPE)
-    kept = clean.tls.serve, clean.tls.context
-    try:
-        assert server.stdout.readline() == b"ready\n"
-        clean.tls.serve, clean.tls.context = relay, None
+    with http2(clean):
         assert inside.run(f"curl -sS --http2 -w ' %{{http_version}}\\n' https://{A}/ https://{A}/") == f"h2 {A} 2\n" * 2
-    finally:
-        clean.tls.serve, clean.tls.context = kept
-        server.terminate()
-        server.wait()
 
 
 def test_git(site, inside, tmp_path):
-    program("git")
-    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": str(tmp_path)}
-    work = tmp_path / "work"
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@t.test", "-C", str(work)]
-    subprocess.run(["git", "init", "-q", str(work)], check=True, env=env)
-    (work / "file").write_text("content\n" * 1000)
-    for command in (["add", "file"], ["commit", "-q", "-m", "first"], ["clone", "-q", "--bare", ".", str(site / "r.git")]):
-        subprocess.run([*git, *command], check=True, env=env)
-    subprocess.run(["git", "-C", str(site / "r.git"), "update-server-info"], check=True, env=env)
+    git_repository(site, tmp_path)
     assert inside.run(f"git clone -q https://{A}/r.git got && cat got/file") == "content\n" * 1000
 
 
 def test_pip(site, inside):
-    name = "thing-1.0-py3-none-any.whl"
-    folder = site / "simple/thing"
-    folder.mkdir(parents=True)
-    with zipfile.ZipFile(folder / name, "w") as z:
-        z.writestr("thing.py", "value = 42\n")
-        z.writestr("thing-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
-        z.writestr("thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        z.writestr("thing-1.0.dist-info/RECORD", "thing.py,,\n")
-    (folder / "index.html").write_text(f'<a href="https://{B}/simple/thing/{name}">{name}</a>')
+    pip_package(site)
     out = inside.run(f"python3 -m venv env && env/bin/pip install -q --disable-pip-version-check -i https://{A}/simple/ thing"
                      " && env/bin/python -c 'import thing; print(thing.value)'")
     assert out == "42\n"
 
 
 def test_npm(site, inside, tmp_path):
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package/package.json").write_text('{"name": "thing", "version": "1.0.0"}')
-    with tarfile.open(site / "thing.tgz", "w:gz") as t:
-        t.add(tmp_path / "package", "package")
-    sha = hashlib.sha1((site / "thing.tgz").read_bytes()).hexdigest()
-    (site / "thing").write_text('{"name": "thing", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {"name": "thing",'
-                                f'"version": "1.0.0", "dist": {{"tarball": "https://{B}/thing.tgz", "shasum": "{sha}"}}}}}}}}')
+    npm_package(site, tmp_path)
     node_into(inside)
     out = inside.run(f"{NPM} install --registry https://{A}/ --no-audit --no-fund thing && cat node_modules/thing/package.json")
     assert out.endswith('"version": "1.0.0"}')
 
 
 def test_apt(site, inside, tmp_path):
-    program("dpkg-deb")
-    (tmp_path / "deb/DEBIAN").mkdir(parents=True)
-    (tmp_path / "deb/usr/bin").mkdir(parents=True)
-    (tmp_path / "deb/DEBIAN/control").write_text("Package: thing\nVersion: 1.0\nArchitecture: all\n"
-                                                 "Maintainer: t <t@t.test>\nDescription: thing\n")
-    (tmp_path / "deb/usr/bin/thing").write_text("#!/bin/sh\necho a thing\n")
-    os.chmod(tmp_path / "deb/usr/bin/thing", 0o755)
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(tmp_path / "deb"), str(site / "thing_1.0_all.deb")], check=True,
-                   capture_output=True)
-    deb = (site / "thing_1.0_all.deb").read_bytes()
-    (site / "Packages").write_text("Package: thing\nVersion: 1.0\nArchitecture: all\nMaintainer: t <t@t.test>\n"
-                                   f"Description: thing\nFilename: ./thing_1.0_all.deb\nSize: {len(deb)}\n"
-                                   f"SHA256: {hashlib.sha256(deb).hexdigest()}\n")
-    index = (site / "Packages").read_bytes()
-    (site / "Release").write_text(f"Origin: t\nDate: {email.utils.formatdate(usegmt=True)}\nSHA256:\n"
-                                  f" {hashlib.sha256(index).hexdigest()} {len(index)} Packages\n")
+    deb_package(site, tmp_path)
     out = inside.run("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*\n"
                      f"echo 'deb [trusted=yes] http://{A}/ ./' > /etc/apt/sources.list\n"
                      "(apt-get -q update && apt-get -q install -y thing) > apt.log 2>&1 || { cat apt.log; exit 1; }\nthing")
