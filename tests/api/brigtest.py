@@ -338,6 +338,16 @@ class Server:
         return Client(self, key, base)
 
 
+# ---- requests as an upstream got them ----
+
+def raw_list(request, name):
+    """The bytes of a member of the body that is a list, without the brackets around them."""
+    key = b'"%s":' % name.encode()
+    text = request.body[request.body.index(key) + len(key):].decode()
+    _, n = json.JSONDecoder().raw_decode(text)
+    return text[1:n - 1].encode()
+
+
 # ---- the client ----
 
 class Response:

@@ -6,6 +6,7 @@ import pytest
 import brigtest
 from dialects import Upstream
 from fake_provider import FakeProvider
+from fake_responses import ResponsesProvider
 
 
 def pytest_configure(config):
@@ -39,6 +40,14 @@ def provider():
 def upstream():
     """Providers of every dialect, for modules that ask for no other kind of upstream."""
     upstream = Upstream()
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture(scope="module")
+def responses_upstream():
+    """A server of the Responses API."""
+    upstream = ResponsesProvider()
     yield upstream
     upstream.close()
 

@@ -1,6 +1,7 @@
 """What a server of the Responses API says, for the scripted upstream of fake_provider.py."""
 import json
 
+from brigtest import UPSTREAM_KEY
 from fake_provider import Cut, FakeProvider, Reply, error  # noqa: F401
 
 
@@ -166,3 +167,12 @@ def native_shell(items, answer, usage=(10, 5)):
     steps += events_of(said, 2)
     steps.append(event("response.completed", response=response("completed", [made, out, said], usage)))
     return Reply(steps)
+
+
+def with_native_shell(upstream, chat):
+    """For a configuration: "fake" and "native", which runs shells itself, of one upstream; and "chat"."""
+    def at(name, dialect, provider, **more):
+        return dict({"name": name, "dialect": dialect, "base_url": provider.base_url(), "api_key": UPSTREAM_KEY}, **more)
+
+    return [at("fake", "openai-responses", upstream), at("native", "openai-responses", upstream, native_tools=["shell"]),
+            at("chat", "openai-chat", chat)]

@@ -250,22 +250,16 @@ def test_bad_arguments_are_told_to_the_model(api, provider, arguments, word):
 
 # ---- replay ----
 
-def raw_messages(request):
-    body = request.body.decode()
-    at = body.index('"messages":[') + len('"messages":[')
-    return body[at:body.index('],"tools"')]
-
-
 @pytest.mark.parametrize("entry", [BASH, BRIG_BASH], ids=["openrouter", "brig"])
 def test_a_replay_is_the_same_bytes(api, provider, entry):
     told = provider.model(calls(bash("echo a; echo b >&2"), bash(["echo 1", "(exit 3)", "echo 2"], id="call_2")),
                           calls(bash({"command": "echo x; sleep 60", "timeout_ms": 2000}, id="call_3")),
                           calls(bash({"command": "kill -SEGV $$"}, id="call_4"), call("bash", "{\"comm", "call_5")), text("ok"), text("two"))
     message = api.create(told, tools=[entry])
-    last = raw_messages(told.requests[-1])
+    last = brigtest.raw_list(told.requests[-1], "messages").decode()
     api.create(told, [{"role": "user", "content": "go"}, {"role": "assistant", "content": message["content"]},
                       {"role": "user", "content": "and now?"}], tools=[entry])
-    now = raw_messages(told.requests[-1])
+    now = brigtest.raw_list(told.requests[-1], "messages").decode()
     same = next((i for i, (a, b) in enumerate(zip(last, now)) if a != b), len(last))
     assert now.startswith(last + ","), (last[same - 80:same + 200], now[same - 80:same + 200])
 

@@ -5,10 +5,9 @@ import pytest
 
 import brigtest
 import fake_provider
-from brigtest import UPSTREAM_KEY, items_of, outputs_of, text_of
+from brigtest import items_of, outputs_of, text_of
 from conftest import run
-from fake_provider import FakeProvider
-from fake_responses import ResponsesProvider, message, native_shell, shell, shell_items, stream, text
+from fake_responses import message, native_shell, shell, shell_items, stream, text, with_native_shell
 from messagestest import Messages, blocks, texts
 
 CONTAINER = "cntr_" + "0a" * 24
@@ -19,27 +18,18 @@ ENTRIES = ["openrouter:shell", "brig:shell"]
 
 
 @pytest.fixture(scope="module")
-def upstream():
-    provider = ResponsesProvider()
-    yield provider
-    provider.close()
+def upstream(responses_upstream):
+    return responses_upstream
 
 
 @pytest.fixture(scope="module")
-def chat():
-    provider = FakeProvider()
-    yield provider
-    provider.close()
+def chat(provider):
+    return provider
 
 
 @pytest.fixture(scope="module")
 def server(upstream, chat):
-    def at(name, dialect, provider, **more):
-        return dict({"name": name, "dialect": dialect, "base_url": provider.base_url(), "api_key": UPSTREAM_KEY}, **more)
-
-    yield from run(brigtest.Server(config={"limits": {"upstream_retries": 0, "upstream_failures": 0}, "providers": [
-        at("fake", "openai-responses", upstream), at("native", "openai-responses", upstream, native_tools=["shell"]),
-        at("chat", "openai-chat", chat)]}))
+    yield from run(brigtest.Server(config={"providers": with_native_shell(upstream, chat)}))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 import pytest
 
 import brigtest
-from brigtest import BRIG_SHELL, SHELL, UPSTREAM_KEY, function, items_of, outputs_of, text_of
+from brigtest import BRIG_SHELL, SHELL, UPSTREAM_KEY, function, items_of, outputs_of, raw_list, text_of
 from conftest import run
 from fake_anthropic import (MODEL, AnthropicProvider, block, call_block, ending, event, redacted_block, refused, shell_block,
                             start, stream, text, text_block, thinking_block, whole)
@@ -27,31 +27,6 @@ def server(anthropic):
 
 def messages(request):
     return request.json["messages"]
-
-
-def raw_messages(request, whole=False):
-    """The bytes of `messages`, without its last bracket; and, unless whole, without the last message's end: roles take
-    turns, so what is said next may join it."""
-    at = request.body.index(b'"messages":') + len(b'"messages":')
-    depth, i, in_string = 0, at, False
-    while True:
-        c = request.body[i:i + 1]
-        if in_string:
-            if c == b"\\":
-                i += 1
-            elif c == b'"':
-                in_string = False
-        elif c == b'"':
-            in_string = True
-        elif c in b"[{":
-            depth += 1
-        elif c in b"]}":
-            depth -= 1
-            if depth == 0:
-                break
-        i += 1
-    raw = request.body[at:i]
-    return raw if whole else raw[:-2]
 
 
 def result(id, output):
@@ -123,7 +98,7 @@ def test_a_shell_loop_with_thinking_and_the_next_turn(client, anthropic, tool, s
 
     go_on(client, model, response, [tool], reasoning={"effort": "high"})
     again = model.requests[2]
-    assert raw_messages(again).startswith(raw_messages(told, whole=True) + b",")
+    assert raw_list(again, "messages").startswith(raw_list(told, "messages") + b",")
     assert messages(again)[3] == {"role": "assistant", "content": [
         {"type": "thinking", "thinking": "So it is.", "signature": "c2lnLWI="}, {"type": "text", "text": "It is 42."}]}
 
@@ -151,7 +126,7 @@ def test_the_next_turn_begins_with_the_last(client, anthropic, kind):
     last = model.requests[-1]
     second = go_on(client, model, response, [SHELL], instructions="Be good.")
     assert text_of(second) == "the second answer"
-    assert raw_messages(model.requests[-1]).startswith(raw_messages(last, whole=True) + b",")
+    assert raw_list(model.requests[-1], "messages").startswith(raw_list(last, "messages") + b",")
     check_rules(messages(model.requests[-1]))
 
 
@@ -391,7 +366,7 @@ def test_what_only_the_dialect_knows_survives_a_loop_of_ours(client, anthropic, 
     assert message["content"][0]["signature"] == "c2ln" and message["content"][4]["citations"] == [CITED]
     ask(model, [question, {"role": "assistant", "content": message["content"]}, {"role": "user", "content": "thanks"}], **more)
     again = model.requests[2]
-    assert raw_messages(again).startswith(raw_messages(told, whole=True) + b",")
+    assert raw_list(again, "messages").startswith(raw_list(told, "messages") + b",")
     check_rules(messages(again))
     assert messages(again)[3]["content"][0] == {"type": "thinking", "thinking": "So.", "signature": "c2ln2"}
 

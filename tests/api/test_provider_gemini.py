@@ -4,7 +4,7 @@ import json
 import pytest
 
 import brigtest
-from brigtest import SHELL, UPSTREAM_KEY, function, items_of, outputs_of, text_of
+from brigtest import SHELL, UPSTREAM_KEY, function, items_of, outputs_of, raw_list, text_of
 from conftest import run
 from fake_gemini import (GeminiProvider, array, blocked, call, calls, counted, cut, frame, refused, response, shell, stream, text,
                          thought)
@@ -26,28 +26,6 @@ def server(gemini):
 
 def contents(request):
     return request.json["contents"]
-
-
-def raw_contents(request):
-    """The bytes of `contents`, without its last bracket."""
-    at = request.body.index(b'"contents":') + len(b'"contents":')
-    depth, i, in_string = 0, at, False
-    while True:
-        c = request.body[i:i + 1]
-        if in_string:
-            if c == b"\\":
-                i += 1
-            elif c == b'"':
-                in_string = False
-        elif c == b'"':
-            in_string = True
-        elif c in b"[{":
-            depth += 1
-        elif c in b"]}":
-            depth -= 1
-            if depth == 0:
-                return request.body[at:i]
-        i += 1
 
 
 def test_text_streamed_and_whole(client, gemini):
@@ -84,7 +62,7 @@ def test_a_shell_loop_with_signatures_and_the_next_turn(client, gemini):
     history = [{"role": "user", "content": "run it"}] + response["output"] + [{"role": "user", "content": "thanks"}]
     client.ask(model, history, tools=[SHELL])
     again = model.requests[2]
-    assert raw_contents(again).startswith(raw_contents(model.requests[1]))
+    assert raw_list(again, "contents").startswith(raw_list(model.requests[1], "contents"))
     assert contents(again)[3] == {"role": "model", "parts": [{"text": "It is 42."},
                                                              {"text": "", "thoughtSignature": "c2lnLWI="}]}
 
@@ -238,7 +216,7 @@ def test_a_shell_between_googles_own_client_and_model(server, gemini):
     parts = json.loads(json.dumps(parts).replace("c2ln+/==", "c2ln-_=="))
     generate(server, model, asked + [{"role": "model", "parts": parts}] + asked, tools=tools, safetySettings=safety)
     again = model.requests[2]
-    assert raw_contents(again).startswith(raw_contents(model.requests[1]))
+    assert raw_list(again, "contents").startswith(raw_list(model.requests[1], "contents"))
     assert contents(again)[3] == {"role": "model", "parts": [{"text": "Don"}, {"text": "e.", "thoughtSignature": "ZW5k"}]}
 
 

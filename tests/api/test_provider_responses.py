@@ -4,17 +4,15 @@ import json
 import pytest
 
 import brigtest
-from brigtest import BRIG_SHELL, SHELL, UPSTREAM_KEY, function, items_of, outputs_of, text_of
+from brigtest import BRIG_SHELL, SHELL, UPSTREAM_KEY, function, items_of, outputs_of, raw_list, text_of
 from conftest import run
-from fake_responses import (ResponsesProvider, begin, call, cut, event, message, reasoning, refused, response, shell,
+from fake_responses import (begin, call, cut, event, message, reasoning, refused, response, shell,
                             stream, text, whole)
 
 
 @pytest.fixture(scope="module")
-def upstream():
-    provider = ResponsesProvider()
-    yield provider
-    provider.close()
+def upstream(responses_upstream):
+    return responses_upstream
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +23,6 @@ def server(upstream):
 
 def input_of(request):
     return request.json["input"]
-
-
-def raw_input(request):
-    """The bytes of `input`, without its last bracket."""
-    at = request.body.index(b'"input":') + len(b'"input":')
-    _, n = json.JSONDecoder().raw_decode(request.body[at:].decode())
-    return request.body[at:].decode()[:n - 1].encode()
 
 
 def types(items):
@@ -84,7 +75,7 @@ def test_encrypted_reasoning_through_a_loop_and_into_the_next_turn(client, upstr
     history = [{"role": "user", "content": "run it"}] + answer["output"] + [{"role": "user", "content": "thanks"}]
     client.ask(model, history, tools=[SHELL])
     again = model.requests[2]
-    assert raw_input(again).startswith(raw_input(model.requests[1]))
+    assert raw_list(again, "input").startswith(raw_list(model.requests[1], "input"))
     assert input_of(again)[5] == {"type": "reasoning", "id": "rs_up2", "encrypted_content": "ENC-2==", "summary": []}
 
 
@@ -98,7 +89,7 @@ def test_the_bytes_of_brig_shell_are_the_same_again(client, upstream):
                            "function_call_output", "function_call_output"]
     history = [{"role": "user", "content": "go"}] + answer["output"] + [{"role": "user", "content": "more"}]
     client.ask(model, history, tools=[BRIG_SHELL])
-    assert raw_input(model.requests[2]).startswith(raw_input(model.requests[1]))
+    assert raw_list(model.requests[2], "input").startswith(raw_list(model.requests[1], "input"))
 
 
 def test_reasoning_of_another_model_is_left_out(client, upstream):

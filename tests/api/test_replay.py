@@ -6,26 +6,12 @@ import json
 
 import pytest
 
-from brigtest import BRIG_SHELL, SHELL, function, items_of
+from brigtest import BRIG_SHELL, SHELL, function, items_of, raw_list
 from fake_provider import Reply, call, calls, chunk, ending, shell, text, text_deltas
 
 
 def messages_bytes(request):
-    """The bytes of the request's messages, without the brackets around them."""
-    body = request.body.decode()
-    at = body.index('"messages":[') + len('"messages":[')
-    depth, i, in_string = 1, at, False
-    while depth:
-        c = body[i]
-        if in_string:
-            i += c == "\\"
-            in_string = c != '"'
-        elif c == '"':
-            in_string = True
-        else:
-            depth += (c in "[{") - (c in "]}")
-        i += 1
-    return body[at:i - 1]
+    return raw_list(request, "messages").decode()
 
 
 def result(id, output):

@@ -8,9 +8,8 @@ import threading
 
 import pytest
 
-from brigtest import BRIG_SHELL, SHELL, UPSTREAM_KEY, function, items_of, outputs_of, text_of, wait_for
+from brigtest import BRIG_SHELL, SHELL, UPSTREAM_KEY, function, items_of, outputs_of, raw_list, text_of, wait_for
 from fake_provider import Hold, Reply, Wait, call, calls, chunk, error, shell, text
-from fake_responses import ResponsesProvider
 from fake_responses import message as upstream_message
 from fake_responses import reasoning as upstream_reasoning
 from fake_responses import shell as upstream_shell
@@ -456,20 +455,6 @@ def test_many_at_once(client, provider):
 
 # ---- a provider of the same dialect, which keeps nothing itself ----
 
-@pytest.fixture(scope="module")
-def responses_upstream():
-    upstream = ResponsesProvider()
-    yield upstream
-    upstream.close()
-
-
-def raw_input(request):
-    """The bytes of `input`, without its last bracket."""
-    at = request.body.index(b'"input":') + len(b'"input":')
-    _, n = json.JSONDecoder().raw_decode(request.body[at:].decode())
-    return request.body[at:].decode()[:n - 1]
-
-
 @pytest.mark.parametrize("store", [None, False])
 @WAYS
 def test_a_chain_on_a_responses_provider(make_server, responses_upstream, way, store):
@@ -481,9 +466,9 @@ def test_a_chain_on_a_responses_provider(make_server, responses_upstream, way, s
         upstream_stream(upstream_message("It is 42.")), upstream_stream(upstream_message("Still.")),
         upstream_stream(upstream_message("Still.")))
     first = ask_in(client, way)(model, "go", tools=[SHELL])
-    last = raw_input(model.requests[-1])
+    last = raw_list(model.requests[-1], "input")
     second = ask_in(client, way)(model, "sure?", tools=[SHELL], previous_response_id=first["id"], store=store)
-    assert raw_input(model.requests[-1]).startswith(last + ",")
+    assert raw_list(model.requests[-1], "input").startswith(last + b",")
     sent = model.requests[-1].json
     assert sent["store"] is False and "previous_response_id" not in sent
     assert second["store"] is (store is None)
