@@ -179,16 +179,27 @@ static void follow_on(struct logs *l)
 	l->n_seen = kept;
 }
 
-/* The rows of a page in its order; the page stays as long as they. */
-static int follow_page(struct logs *l, struct json_doc **page, const char *after, struct error *err)
+struct page {
+	struct buf answer; /* that the tree is of */
+	struct json_doc *doc;
+};
+
+static void page_clear(struct page *p)
 {
-	_cleanup_buf_ struct buf answer = BUF_INIT(ANSWER_MAX), path = BUF_INIT(PATH_SIZE);
+	json_doc_free(p->doc);
+	buf_free(&p->answer);
+}
+
+static int follow_page(struct logs *l, struct page *page, const char *after, struct error *err)
+{
+	_cleanup_buf_ struct buf path = BUF_INIT(PATH_SIZE);
 
 	buf_printf(&path, "/api/v1/generations?limit=%d%s&ended_from_ms=%lld", PAGE_FOLLOWED,
 	        buf_cstr(&l->filters), (long long)l->from_ms);
 	if (after[0])
 		add_filter(&path, "after", after);
-	return fetch(l, buf_cstr(&path), &answer, page, err);
+	buf_init(&page->answer, ANSWER_MAX);
+	return fetch(l, buf_cstr(&path), &page->answer, &page->doc, err);
 }
 
 static void print_backwards(struct logs *l, const struct json *data)
@@ -206,7 +217,7 @@ static void print_backwards(struct logs *l, const struct json *data)
 /* All that has ended and was not printed yet, the oldest first. */
 static int follow_once(struct logs *l, struct error *err)
 {
-	struct json_doc *pages[PAGES_MAX] = {NULL};
+	struct page pages[PAGES_MAX] = {0};
 	char after[64] = "";
 	bool more = true;
 	int r = 0, n = 0;
@@ -215,15 +226,17 @@ static int follow_once(struct logs *l, struct error *err)
 		const struct json *list;
 
 		r = follow_page(l, &pages[n], after, err);
-		if (r < 0)
+		if (r < 0) {
+			page_clear(&pages[n]);
 			break;
-		list = json_root(pages[n++]);
+		}
+		list = json_root(pages[n++].doc);
 		more = json_bool(json_get(list, "has_more")) &&
 		       str_copy(after, sizeof(after), json_str(json_get(list, "last_id")));
 	}
 	for (int i = n; i-- > 0;) {
-		print_backwards(l, json_get(json_root(pages[i]), "data"));
-		json_doc_free(pages[i]);
+		print_backwards(l, json_get(json_root(pages[i].doc), "data"));
+		page_clear(&pages[i]);
 	}
 	follow_on(l);
 	fflush(stdout);
