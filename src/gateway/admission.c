@@ -184,7 +184,6 @@ void admission_ask(struct gateway *g, const struct config_key *key, struct money
 		return;
 	free(later);
 	give_back(&now);
-	error_set(&now.err, ERR_UNAVAILABLE, "The server has too much to do.");
-	now.err.retry_after_ms = 1000;
+	gateway_busy(&now.err);
 	then(ctx, &now.hold, &now.err);
 }

@@ -64,8 +64,7 @@ static void read_on_pool(struct request *r, const char *const *allowed, request_
 		return;
 	http_exchange_set_data(r->x, NULL);
 	free_work(j);
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	respond_error(r->x, r->under_v1, &e);
 }
 
@@ -111,7 +110,8 @@ bool request_may_execute(struct request *r)
 		str_copy(e.type, sizeof(e.type), STR("permission_denied"));
 	} else if (r->key->disabled_tools & (1u << CONFIG_TOOL_EXEC)) {
 		error_set(&e, ERR_PERMISSION,
-		        "The tool 'exec' is disabled for this key: it cannot make containers, or use "
+		        "The tool 'exec' is disabled for this key: it cannot make containers, or "
+		        "use "
 		        "them without a model.");
 		str_copy(e.type, sizeof(e.type), STR("server_tool_disabled"));
 	} else {

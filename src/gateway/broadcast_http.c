@@ -471,8 +471,7 @@ void broadcast_http_test(struct request *r)
 	if (pool_run(r->g->pool, test_work, test_read, t))
 		return;
 	http_exchange_set_data(r->x, NULL);
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	respond_error(r->x, r->under_v1, &e);
 	test_free(t);
 }

@@ -80,8 +80,7 @@ void container_files_find(struct gateway *g, const struct config_key *key, struc
 		j->id[0] = 0;
 	if (pool_run(g->pool, find_work, find_done, j))
 		return;
-	error_set(&j->err, ERR_UNAVAILABLE, "The server has too much to do.");
-	j->err.retry_after_ms = 1000;
+	gateway_busy(&j->err);
 	if (event_base_once(g->base, -1, EV_TIMEOUT, find_failed, j, &now) < 0)
 		BUG("no memory for an event");
 }

@@ -138,8 +138,7 @@ static void on_found(void *ctx, const struct error *err)
 	j->busy = pool_run(j->g->pool, find_work, find_done, j);
 	if (j->busy)
 		return;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	job_fail(j, &e);
 }
 

@@ -197,8 +197,7 @@ static void on_done(void *ctx, struct upload *u, struct http_exchange *x, const 
 	j->on_pool = pool_run(j->g->pool, trim_work, trim_done, j);
 	if (j->on_pool)
 		return;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	job_fail(j, &e);
 }
 

@@ -206,7 +206,7 @@ static void on_created(void *ctx, const struct container_files_result *r, const 
 	a->on_pool = pool_run(a->g->pool, copy_work, copy_done, a);
 	if (a->on_pool)
 		return;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
+	gateway_busy(&e);
 	end(a, &e);
 }
 

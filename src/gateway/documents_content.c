@@ -240,8 +240,7 @@ void documents_content(struct request *r)
 	}
 	c->busy = pool_run(r->g->pool, open_work, open_done, c);
 	if (!c->busy) {
-		error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-		e.retry_after_ms = 1000;
+		gateway_busy(&e);
 		fail(c, &e);
 	}
 }

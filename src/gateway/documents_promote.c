@@ -87,8 +87,7 @@ static void refused(evutil_socket_t fd, short what, void *arg)
 {
 	struct promotion *p = arg;
 
-	error_set(&p->err, ERR_UNAVAILABLE, "The server has too much to do.");
-	p->err.retry_after_ms = 1000;
+	gateway_busy(&p->err);
 	promote_done(p);
 }
 

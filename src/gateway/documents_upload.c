@@ -230,8 +230,7 @@ static void on_done(void *ctx, struct upload *u, struct http_exchange *x, const 
 		http_exchange_set_data(x, &p->owner);
 	if (pool_run(p->g->pool, finish_work, finish_done, p))
 		return;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	fail(p, &e);
 }
 

@@ -437,8 +437,7 @@ static void start(struct exec *e)
 	/* This makes the row where there is none. */
 	if (row_read(e->g, e->key, str_of(e->container), NULL, on_row, exec_hold(e)))
 		return;
-	error_set(&e->failed, ERR_UNAVAILABLE, "The server has too much to do.");
-	e->failed.retry_after_ms = 1000;
+	gateway_busy(&e->failed);
 	exec_ended(e);
 	exec_unhold(e);
 }
@@ -449,8 +448,8 @@ static void on_admitted(void *ctx, const struct record_hold *hold, const struct 
 	struct record_hold held = *hold;
 
 	if (e->done) { /* its client has gone meanwhile */
-		key_limits_give(&e->g->shared->key_limits, e->g->options->index, &held,
-		        (struct money){0});
+		key_limits_give(
+		        &e->g->shared->key_limits, e->g->options->index, &held, (struct money){0});
 	} else if (err != NULL) {
 		e->failed = *err;
 		e->rings = false; /* asked again with the same id it may well run */
@@ -465,8 +464,8 @@ static void on_admitted(void *ctx, const struct record_hold *hold, const struct 
 
 void exec_begin(struct exec *e)
 {
-	struct money least = money_mul(e->g->config->container.price_per_second,
-	        turn_sandbox_ms(0, 0, true), 1000);
+	struct money least = money_mul(
+	        e->g->config->container.price_per_second, turn_sandbox_ms(0, 0, true), 1000);
 
 	e->output_left = TOTAL_OUTPUT;
 	e->outputs = mem_array(e->n_commands, sizeof(*e->outputs));

@@ -191,6 +191,13 @@ int gateway_recover(struct gateway *g,
 	return r < 0 ? r : n + r;
 }
 
+int gateway_busy(struct error *err)
+{
+	error_set(err, ERR_UNAVAILABLE, "The server has too much to do.");
+	err->retry_after_ms = 1000;
+	return -ERR_UNAVAILABLE;
+}
+
 int gateway_check_room(const struct gateway *g, struct error *err)
 {
 	struct statvfs st;

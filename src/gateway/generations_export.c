@@ -128,8 +128,7 @@ static void go(struct export *e)
 	if (pool_run(e->g->pool, read_work, read_done, e))
 		return;
 	e->reading = false;
-	error_set(&e->err, ERR_UNAVAILABLE, "The server has too much to do.");
-	e->err.retry_after_ms = 1000;
+	gateway_busy(&e->err);
 	export_fail(e);
 }
 

@@ -367,8 +367,7 @@ bool idempotency_take(struct request *r, void (*handle)(struct request *r))
 	o->working = true;
 	if (pool_run(r->g->pool, claim_work, claim_done, o))
 		return true;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	refuse(o, &e);
 	return true;
 }

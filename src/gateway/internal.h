@@ -106,6 +106,9 @@ void gateway_name(uint32_t index, char out[GATEWAY_NAME_MAX]);
 int gateway_recover(struct gateway *g,
         int (*recover)(struct gateway *g, struct str holder, struct error *err), struct error *err);
 
+/* Sets err for a request for which the pool has no room. Returns -ERR_UNAVAILABLE. gateway.c */
+int gateway_busy(struct error *err);
+
 /* -ERR_UNAVAILABLE: so little of the disk is free that nothing more may be taken in. err is never
  * NULL. Any thread. gateway.c */
 int gateway_check_room(const struct gateway *g, struct error *err);

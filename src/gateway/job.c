@@ -117,8 +117,7 @@ void job_again(struct job *j, void (*work)(struct job *j), void (*after)(struct 
 	j->after = after;
 	if (pool_run(j->g->pool, job_work, job_done, j))
 		return;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	job_fail(j, &e);
 }
 

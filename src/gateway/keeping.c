@@ -148,7 +148,7 @@ static void change_start(struct change *c, pool_fn work)
 {
 	if (pool_run(c->g->pool, work, change_done, c))
 		return;
-	error_set(&c->err, ERR_UNAVAILABLE, "The server has too much to do.");
+	gateway_busy(&c->err);
 	change_done(c);
 }
 

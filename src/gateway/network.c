@@ -369,7 +369,6 @@ void network_list(struct request *r)
 		return;
 	http_exchange_set_data(r->x, NULL);
 	free(j);
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	respond_error(r->x, r->under_v1, &e);
 }

@@ -301,8 +301,7 @@ void responses_state_turn_background(struct turn_run *t)
 	if (pool_run(t->g->pool, begin_work, begin_done, t))
 		return;
 	t->storing = t->building = false;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	turn_run_background(t, &e);
 }
 

@@ -392,8 +392,7 @@ static void step(struct token_count *c, void (*work)(void *arg), void (*done)(vo
 	if (pool_run(c->g->pool, work, done, c))
 		return;
 	c->on_pool = false;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	answer_error(c, &e);
 }
 

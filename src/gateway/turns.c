@@ -16,7 +16,7 @@
 #define POOL_PARSE (64 * 1024) /* larger bodies are read on the pool */
 #define POOL_SCAN  (8 * 1024)  /* the same where they are scanned too */
 /* In a path: what is longer than a name may be is refused as a name. */
-#define MODEL_NAME_MAX 1024
+#define MODEL_NAME_MAX  1024
 #define EXPECTED_TOKENS 1024 /* of an answer whose request does not bound it */
 
 static void refused(struct turn_run *t, const struct error *err)
@@ -183,8 +183,8 @@ static bool takes_container(const struct turn_run *t)
 	return t->request.container_id[0] != 0 && !t->who.native_shell;
 }
 
-/* What it is expected to come to: what it says, an answer as long as it allows, and a container that
- * is started. */
+/* What it is expected to come to: what it says, an answer as long as it allows, and a container
+ * that is started. */
 static struct money expected_cost(const struct turn_run *t)
 {
 	struct usage u = {.input = t->recording.asked_bytes / 4, .output = EXPECTED_TOKENS};
@@ -322,8 +322,7 @@ static void resolve_begin(struct turn_run *t)
 		return;
 	t->storing = false;
 	if (files_wanted(t) != NULL) {
-		error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-		e.retry_after_ms = 1000;
+		gateway_busy(&e);
 		refuse(t, &e);
 		return;
 	}
@@ -509,8 +508,7 @@ void turns_handle(struct request *r, const struct api *api)
 	if (pool_run(g->pool, parse_work, parse_done, t))
 		return;
 	t->storing = false;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	refuse(t, &e);
 }
 

@@ -139,8 +139,7 @@ static void write_start(struct upload *u)
 	u->busy = pool_run(u->g->pool, write_work, write_done, u);
 	if (u->busy)
 		return;
-	error_set(&e, ERR_UNAVAILABLE, "The server has too much to do.");
-	e.retry_after_ms = 1000;
+	gateway_busy(&e);
 	stop(u, &e);
 }
 
