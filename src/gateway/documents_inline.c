@@ -351,11 +351,32 @@ static int do_part(struct walk *w, const struct json *part, const char *path)
 	return 0;
 }
 
-/* The parts of a list; and, with `inside`, those in the content of one: a result of a tool is a
- * block of Anthropic's. */
-static int do_parts(struct walk *w, const struct json *list, const char *path, bool inside)
+static int do_parts(struct walk *w, const struct json *list, const char *path, int below);
+
+/* The lists of parts in a part of Anthropic's: the content of a tool's result, and that of a
+ * document whose source is blocks. Its members come in the order of the body. */
+static int do_inside(struct walk *w, const struct json *part, const char *path, int below)
 {
-	char at[PARAM_PATH], inner[PARAM_PATH];
+	char inner[PARAM_PATH], deeper[PARAM_PATH];
+	int r = 0;
+
+	for (const struct json *m = json_first(part); m != NULL && r == 0; m = json_next(m)) {
+		if (str_is(json_key(m), "content")) {
+			param_join(inner, path, "content");
+			r = do_parts(w, m, inner, below);
+		} else if (str_is(json_key(m), "source")) {
+			param_join(inner, path, "source");
+			param_join(deeper, inner, "content");
+			r = do_parts(w, json_get(m, "content"), deeper, below);
+		}
+	}
+	return r;
+}
+
+/* The parts of a list, and those in their lists so many levels below. */
+static int do_parts(struct walk *w, const struct json *list, const char *path, int below)
+{
+	char at[PARAM_PATH];
 	size_t i = 0;
 	int r = 0;
 
@@ -365,10 +386,8 @@ static int do_parts(struct walk *w, const struct json *list, const char *path, b
 	        part = json_next(part)) {
 		index_path(w, at, path, i++);
 		r = do_part(w, part, at);
-		if (r != 0 || !inside)
-			continue;
-		param_join(inner, at, "content");
-		r = do_parts(w, json_get(part, "content"), inner, false);
+		if (r == 0 && below > 0 && json_is(part, JSON_OBJECT))
+			r = do_inside(w, part, at, below - 1);
 	}
 	return r < 0 ? r : 0;
 }
@@ -385,10 +404,11 @@ static int do_element(struct walk *w, const struct json *element, const char *pa
 	for (const struct json *m = json_first(element); m != NULL && r == 0; m = json_next(m)) {
 		if (str_is(json_key(m), "content")) {
 			param_join(inner, path, "content");
-			r = do_parts(w, m, inner, w->in->speaks == DIALECT_ANTHROPIC);
+			/* A document of blocks may stand in a result of a tool. */
+			r = do_parts(w, m, inner, w->in->speaks == DIALECT_ANTHROPIC ? 2 : 0);
 		} else if (responses && str_is(json_key(m), "output")) {
 			param_join(inner, path, "output");
-			r = do_parts(w, m, inner, false);
+			r = do_parts(w, m, inner, 0);
 		}
 	}
 	return r;

@@ -184,6 +184,27 @@ def test_in_results_of_tools(client, upstream):
             "messages.2.content.0.content.1.source.file_id")
 
 
+@pytest.mark.parametrize("within", ["message", "result"])
+def test_in_a_document_of_blocks(client, upstream, within):
+    image = upload(client, IMAGE, "dot.png")["id"]
+
+    def talk(*blocks):
+        document = {"source": {"type": "content", "content": [{"type": "text", "text": "See:"}, *blocks]}, "type": "document"}
+        if within == "message":
+            return [message("messages", document)]
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": [document]}
+        return [message("messages"), {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]},
+                {"role": "user", "content": [result]}]
+    model = upstream.says("messages", Say("ok"), Say("ok"))
+    good(ask(client, "messages", model, talk(named("messages", image, True))))
+    good(ask(client, "messages", model, talk(inline("messages", "image/png", IMAGE, ""))))
+    first, second = model.requests
+    assert first.json == second.json and b"or_file_" not in first.body
+    place = {"message": "messages.0.content.0.source.content.1.source.file_id",
+             "result": "messages.2.content.0.content.0.source.content.1.source.file_id"}[within]
+    refused(ask(client, "messages", model, talk(named("messages", MISSING, True))), "messages", place)
+
+
 def test_in_any_order_of_members(client, upstream):
     id = upload(client, PDF, "one.pdf")["id"]
     model = upstream.says("responses", Say("ok"))
