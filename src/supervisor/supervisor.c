@@ -362,7 +362,8 @@ static void gateway_died(struct supervisor *s, uint32_t index, int status)
 	uint64_t now = clock_mono_ms();
 	g->pid = 0;
 	gateway_close(s, index);
-	if (!s->draining || status != 0)
+	/* SIGTERM comes once more when it has closed its socket: maybe it is past its handler. */
+	if (!s->draining || (status != 0 && status != SIGTERM))
 		LOG(LOG_ERROR, "gateway_died", LOG_N("gateway", index), LOG_N("status", status));
 	if (s->draining)
 		return;
