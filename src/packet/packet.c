@@ -16,7 +16,8 @@ int packet_receive(int sock, int flags, void *data, size_t size, size_t max_fds,
 	union control control;
 	struct iovec iov = {.iov_base = data, .iov_len = size};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	ssize_t n;
+	bool again;
+	ssize_t n = 0;
 
 	ret->n_fds = 0;
 	ret->lost = false;
@@ -24,9 +25,10 @@ int packet_receive(int sock, int flags, void *data, size_t size, size_t max_fds,
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = (socklen_t)CMSG_LEN(max_fds * sizeof(int));
 	}
-	do
+	do {
+		again = n < 0 && errno == ECONNRESET;
 		n = recvmsg(sock, &msg, flags | MSG_TRUNC | MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	} while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !again)));
 	if (n < 0)
 		return -errno;
 	ret->len = (size_t)n;

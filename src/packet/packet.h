@@ -21,7 +21,8 @@ struct packet {
 /*
  * Receives one datagram; flags as for recvmsg. Takes at most max_fds descriptors; with 0 none ever
  * comes into this process. Returns 1 with *ret filled, 0 at the end (or for an empty datagram,
- * which is no message either), or a negative errno.
+ * which is no message either), or a negative errno. Where the other end has closed with something
+ * unread the kernel says ECONNRESET once, before what was sent from there: that is passed over.
  */
 int packet_receive(
         int sock, int flags, void *data, size_t size, size_t max_fds, struct packet *ret);
