@@ -14,7 +14,8 @@ import pytest
 from brigtest import wait_for
 from fake_provider import Cut, DONE, FakeProvider, Hold, Pause, Reply, Reset, chunk, error, rate_limited, text, text_deltas
 
-SETTINGS = {"sandbox": False, "limits": {"keepalive": "300ms"}}
+SETTINGS = {"sandbox": False}  # and nothing stands between bytes that come as they come
+PINGS = {"sandbox": False, "limits": {"keepalive": "300ms"}}
 
 # What a parser would lose: order of keys, numbers, escapes, members and values that nobody knows.
 ODD = (b'"zebra":1.0,"seed":12345678901234567890,"temperature":1.0E+0,"apple":{"b":[1,2.50,{"a":null}],"a":"\\u00e9\\/"},'
@@ -28,6 +29,14 @@ def body_of(model, extra=b"", stream=False, messages=b'[{"role":"user","content"
 
 def ask(client, model, **more):
     return client.post("/chat/completions", body_of(model, **more))
+
+
+@pytest.fixture(scope="module")
+def pinged(provider):
+    """A server that says often that it is still there."""
+    from brigtest import Server
+    from conftest import run
+    yield from run(Server(provider, config=PINGS))
 
 
 def stream_of(client, body):
@@ -122,7 +131,7 @@ def test_line_ends_stay(client, provider, newline):
         b'"up"', b'"%s"' % model.name.encode())
 
 
-def test_event_comes_as_soon_as_it_is_whole(client, provider):
+def test_event_comes_as_soon_as_it_is_whole(pinged, provider):
     go = threading.Event()
 
     def steps():
@@ -132,7 +141,7 @@ def test_event_comes_as_soon_as_it_is_whole(client, provider):
         yield STREAM[5][10:] + DONE
 
     model = provider.model(Reply([steps]))
-    with contextlib.closing(client.open_stream("/chat/completions", body_of(model, stream=True))) as stream:
+    with contextlib.closing(pinged.client().open_stream("/chat/completions", body_of(model, stream=True))) as stream:
         stream.until(b"\n\n")
         assert stream.text == edited(STREAM[1], model)
         # Nothing may come between the halves of an event, and half of one is not shown.
@@ -142,9 +151,9 @@ def test_event_comes_as_soon_as_it_is_whole(client, provider):
         assert stream.text == edited(STREAM[1] + STREAM[5], model) + DONE
 
 
-def test_keepalive_between_events(client, provider):
+def test_keepalive_between_events(pinged, provider):
     model = provider.model(Reply([STREAM[1], Pause(1.2), STREAM[5], DONE]))
-    got = stream_of(client, body_of(model, stream=True))
+    got = stream_of(pinged.client(), body_of(model, stream=True))
     assert b": ping\n" in got
     assert got.replace(b": ping\n", b"") == edited(STREAM[1] + STREAM[5], model) + DONE
 
@@ -383,15 +392,24 @@ def upstream():
     provider.close()
 
 
-@pytest.fixture(scope="module")
-def many(request, upstream):
+def serve_many(upstream, settings):
     import brigtest
     import conftest
-    config = {"sandbox": False, "limits": {"keepalive": "300ms"}, "providers": [
+    config = {**settings, "providers": [
         {"name": name, "dialect": dialect, "api_key": "sk-upstream-0123456789abcdef",
          "base_url": upstream.base_url() if name != "gemini" else "http://127.0.0.1:%d/v1beta" % upstream.port}
         for name, dialect in [*NAMES.items(), ("chat", "openai-chat")]]}
     yield from conftest.run(brigtest.Server(upstream, config=config))
+
+
+@pytest.fixture(scope="module")
+def many(upstream):
+    yield from serve_many(upstream, SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def many_pinged(upstream):
+    yield from serve_many(upstream, PINGS)
 
 
 def post(many, name, dialect, model, stream):
@@ -495,10 +513,10 @@ def test_dialect_falls_back_to_another(many, upstream, name, stream):
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_dialect_keepalive(many, upstream, name):
+def test_dialect_keepalive(many_pinged, upstream, name):
     dialect = DIALECTS[name]
     model = upstream.model(Reply([dialect.events[0], Pause(1.0)] + dialect.events[1:]))
-    answer = post(many, name, dialect, model, True)
+    answer = post(many_pinged, name, dialect, model, True)
     ping = {"messages": b'event: ping\ndata: {"type":"ping"}\n\n', "gemini": b": ping\n\n"}.get(name, b": ping\n")
     assert ping in answer.body
     assert answer.body.replace(ping, b"") == shown(name, dialect, model, b"".join(dialect.events), True)
