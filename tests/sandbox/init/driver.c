@@ -466,8 +466,8 @@ static void test_kill(void)
 
 	CHECK(client_wait_text(&gw, r, "ready\n", LONG_MS) && r->started && !r->done);
 	client_kill(&gw, r);
-	CHECK(client_wait(&gw, r, 2000) && ended(r, INIT_KILLED, SIGKILL) && prints(r, "ready\n"));
-	CHECK(client_wait(&gw, other, 5000) && prints(other, "other\n"));
+	CHECK(client_wait(&gw, r, LONG_MS) && ended(r, INIT_KILLED, SIGKILL) && prints(r, "ready\n"));
+	CHECK(client_wait(&gw, other, LONG_MS) && prints(other, "other\n"));
 	client_kill(&gw, r); /* once more: no error */
 	CHECK(is_empty());
 	client_forget(r);
