@@ -86,7 +86,8 @@ struct documents_inline {
 	size_t n_history;                 /* as in api_request */
 	const struct rules *rules;        /* that the texts of documents are scanned by: */
 	struct guardrails_report *report; /* what was found, the body's too */
-	size_t *charged; /* takes what the body grows by, which history_bytes counts from now on */
+	bool keeps_body;                  /* the body as it was stays, beside the new one */
+	size_t *charged; /* takes what the two need beyond the body, counted in history_bytes */
 };
 /* May it name any? Then documents_inline() may block. */
 bool documents_inline_wanted(struct str body);

@@ -438,15 +438,16 @@ static int do_conversation(struct walk *w, const struct json *root)
 	return r;
 }
 
-/* The rest of the body. All bodies together are bounded, and this one has grown. */
+/* The rest of the body. All bodies together are bounded, and this one has grown, or is two. */
 static int finish(struct walk *w, char **ret, size_t *ret_len)
 {
 	const struct documents_inline *in = w->in;
-	size_t grown, most = in->g->config->limits.in_flight_bytes;
+	size_t grown, counted = in->keeps_body ? 0 : w->body.n,
+	              most = in->g->config->limits.in_flight_bytes;
 
 	if (buf_append(&w->out, w->body.p + w->done, w->body.n - w->done) < 0)
 		return full(w, &w->out, name_of_list(w));
-	grown = w->out.len > w->body.n ? w->out.len - w->body.n : 0;
+	grown = w->out.len > counted ? w->out.len - counted : 0;
 	*in->charged += grown;
 	if (atomic_fetch_add(&in->g->history_bytes, grown) + grown > most) {
 		error_set(w->err, ERR_UNAVAILABLE,

@@ -329,7 +329,8 @@ static void resolve_begin(struct turn_run *t)
 	turn_begin(t); /* without the rows: the public ids go upstream */
 }
 
-/* The body with the files that it names takes the place of the one that is kept. */
+/* The body with the files that it names takes the place of the other, which stays where its input
+ * is kept. */
 static int inline_documents(struct turn_run *t, struct error *err)
 {
 	const struct documents_inline in = {.g = t->g,
@@ -338,6 +339,7 @@ static int inline_documents(struct turn_run *t, struct error *err)
 	        .n_history = t->in.n_history,
 	        .rules = t->rules,
 	        .report = &t->guard,
+	        .keeps_body = t->state.input.p != NULL || t->state.whole.p != NULL,
 	        .charged = &t->state.past.charged};
 	char *body;
 	size_t n;
@@ -346,7 +348,10 @@ static int inline_documents(struct turn_run *t, struct error *err)
 	if (r <= 0)
 		return r;
 	t->recording.asked_bytes += n - t->in.body_len;
-	t->state.body = t->in.body;
+	if (in.keeps_body)
+		t->state.body = t->in.body;
+	else
+		free(t->in.body);
 	t->in.body = body;
 	t->in.body_len = n;
 	return 0;

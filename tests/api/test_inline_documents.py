@@ -307,6 +307,31 @@ def test_all_together_are_bounded(make_server, provider):
     brigtest.wait_for(lambda: client.post("/responses/input_tokens", {"model": quick.name, "input": ask_it}).status == 200)
 
 
+@pytest.mark.parametrize("spoken, status", [("responses", 503), ("chat", 200)])
+def test_a_body_that_stays_counts_beside_the_new_one(make_server, provider, spoken, status):
+    """It does on the Responses API, whose input is kept as it came."""
+    server = make_server(config={"sandbox": False, "limits": {"in_flight": "64m", "body": "48m", "file": "40m"}})
+    server.start()
+    client = server.client("one", "/v1")
+    small, large = upload(client, PDF, "small.pdf")["id"], upload(client, PDF + bytes(28 << 20), "large.pdf")["id"]
+    go = threading.Event()
+    slow = provider.model(fake_provider.Reply([fake_provider.Wait(go)] + fake_provider.text("ok").steps))
+    quick = provider.model(fake_provider.text("ok"))
+    wide = message(spoken, named(spoken, small))
+    wide["content"][1]["text"] = "x" * (33 << 20)
+
+    def say(model, message):
+        return client.post(SPEAK[spoken], {"model": model.name, "input" if spoken == "responses" else "messages": [message]})
+    told = []
+    waiting = threading.Thread(target=lambda: told.append(say(slow, wide).status))
+    waiting.start()
+    brigtest.wait_for(lambda: slow.requests, 60)
+    assert say(quick, message(spoken, named(spoken, large))).status == status
+    go.set()
+    waiting.join(60)
+    assert told == [200]
+
+
 # ---- what is kept ----
 
 @pytest.mark.parametrize("background", [False, True])
