@@ -49,7 +49,7 @@ def missing(fault):
     """Why this fault cannot be seen here."""
     if fault == "no Landlock" and not has_landlock():
         return "this kernel has no Landlock"
-    if fault == "all processors" and os.cpu_count() < 2:
+    if fault == "all processors" and len(os.sched_getaffinity(0)) < 2:
         return "one processor"
     return None
 
