@@ -245,9 +245,6 @@ static enum sandbox_event sandbox_read(struct sandbox *sb, struct fail *f, char 
 	} msg;
 	struct packet p;
 	int r = hurry_receive(sb->control, &msg, sizeof(msg), 0, &p);
-	/* It went with a message of ours unread: what it said before is behind this. */
-	if (r == -ECONNRESET)
-		r = hurry_receive(sb->control, &msg, sizeof(msg), 0, &p);
 	if (r == -EAGAIN)
 		return SANDBOX_NOTHING;
 	if (r <= 0)
