@@ -64,7 +64,8 @@ static void reap(struct plain *p)
 			p->gateways[i].pid = 0;
 			close(p->gateways[i].sock);
 			p->gateways[i].sock = -1;
-			if (!p->draining || status != 0)
+			/* At the end they are killed. */
+			if (!p->draining || (status != 0 && status != SIGKILL))
 				LOG(LOG_ERROR, "gateway_died", LOG_N("gateway", i),
 				        LOG_N("status", status));
 			if (p->draining)

@@ -362,8 +362,8 @@ static void gateway_died(struct supervisor *s, uint32_t index, int status)
 	uint64_t now = clock_mono_ms();
 	g->pid = 0;
 	gateway_close(s, index);
-	/* SIGTERM comes once more when it has closed its socket: maybe it is past its handler. */
-	if (!s->draining || (status != 0 && status != SIGTERM))
+	/* At the end they are killed, and SIGTERM may find one past its handler. */
+	if (!s->draining || (status != 0 && status != SIGTERM && status != SIGKILL))
 		LOG(LOG_ERROR, "gateway_died", LOG_N("gateway", index), LOG_N("status", status));
 	if (s->draining)
 		return;

@@ -362,6 +362,7 @@ def test_a_second_signal_does_not_wait(make_server, provider, number):
     assert server.process.poll() is None
     server.process.send_signal(number)
     server.stop()
+    assert "gateway_died" not in server.log()  # it was killed
     stream.close()
 
 
