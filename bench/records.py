@@ -37,7 +37,7 @@ def fill(path, account, workspace):
         db.executemany("INSERT INTO records (%s) VALUES (%s)" % (", ".join(blank), ", ".join(":" + c for c in blank)),
                        (record(i) for i in range(ROWS)))
         db.execute("INSERT INTO record_attempts SELECT n, 0, provider, model, 200, NULL, begin_ms, first_ms, end_ms, 1000, 0, "
-                   "0, 100, 0, 1, 0, 'stop', NULL FROM records WHERE holder = 'bench'")
+                   "0, 100, 0, 1, 0, 'stop', NULL, 0 FROM records WHERE holder = 'bench'")
         db.execute("INSERT INTO record_runs SELECT n, 0, 'call', 'openrouter:shell', container_id, 'completed', NULL, 0, "
                    "begin_ms, end_ms, 0, 0 FROM records WHERE container_id IS NOT NULL AND holder = 'bench'")
         db.execute("INSERT INTO record_commands SELECT n, 0, 0, 'make', 'out', '', 0, 0, 0, 0, NULL, NULL, begin_ms, end_ms "

@@ -47,6 +47,8 @@ static void *run(void *arg)
 	if (sqlite3_open_v2(c->path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) ==
 	        SQLITE_OK) {
 		sqlite3_wal_autocheckpoint(db, 0);
+		/* Only one that has read knows that there is a WAL. */
+		sqlite3_exec(db, "PRAGMA schema_version", NULL, NULL, NULL);
 		while (wait_for_work(c))
 			sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 	}

@@ -365,6 +365,36 @@ static void test_no_database_at_all(void **state)
 	assert_null(s);
 }
 
+static off_t size_of(const struct place *p, const char *end)
+{
+	char path[128];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s%s", p->path, end);
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_size;
+}
+
+/* The WAL is moved into the file long before a commit would have to do it, at 64 MB. */
+static void test_the_wal_is_emptied_beside_commits(void **state)
+{
+	const struct place *p = *state;
+	struct store *s = place_open(p);
+	off_t before = size_of(p, "");
+	struct error err = {0};
+	char hash[33];
+
+	for (int i = 0; i < 60000 && size_of(p, "") == before; i++) {
+		snprintf(hash, sizeof(hash), "%032d", i);
+		const struct store_call_id id = {str_of(hash), STR("call")};
+
+		assert_int_equal(store_call_ids_put(s, &acme, &id, 1, 1000, &err), 0);
+		assert_true(size_of(p, "-wal") < 60 << 20);
+	}
+	assert_true(size_of(p, "") > before);
+	store_close(s);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
@@ -381,6 +411,7 @@ int main(void)
 	        CASE(test_reopen_and_mode),
 	        CASE(test_refuses_newer_and_foreign),
 	        CASE(test_no_database_at_all),
+	        CASE(test_the_wal_is_emptied_beside_commits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
