@@ -286,7 +286,8 @@ static void egress_died(struct supervisor *s, int status)
 {
 	struct egress_process *e = &s->egress;
 	uint64_t now = clock_mono_ms();
-	LOG(LOG_ERROR, "egress_died", LOG_N("status", status));
+	if (!s->draining || status != SIGKILL) /* as it is killed at the end */
+		LOG(LOG_ERROR, "egress_died", LOG_N("status", status));
 	e->pid = 0;
 	sys_close(&e->sock);
 	/* One that ends as soon as it is started was never back. */
