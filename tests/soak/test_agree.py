@@ -379,7 +379,7 @@ def run(request, workers, seconds, during=None):
         if during:
             during(server, clients)
         for thread in threads:
-            thread.join(120)
+            thread.join(seconds + 120)
         assert not any(t.is_alive() for t in threads) and not clients.errors, clients.errors[:5]
         client = server.client()
         rows = settled(client, clients)
