@@ -235,6 +235,16 @@ static int need_image(struct walk *w, const struct document *d, const char *path
 	        d->row.id, d->row.mime);
 }
 
+/* The document of that id, with its content; where an image is asked for it is one. */
+static int need(struct walk *w, struct str id, bool image, const char *path, struct document **ret)
+{
+	int r = find(w, id, path, ret);
+
+	if (r == 0 && image)
+		r = need_image(w, *ret, path);
+	return r == 0 ? need_content(w, *ret, path) : r;
+}
+
 static bool is_ours(struct str id)
 {
 	return str_starts(id, DOCUMENTS_ID_PREFIX);
@@ -258,11 +268,7 @@ static int write_openai(struct walk *w, const struct json *old, const char *path
 		if (!json_absent(json_get(old, content[i])))
 			return error_param(w->err, ERR_INVALID, at,
 			        "%s: give either it or '%s', not both.", at, content[i]);
-	r = find(w, id, at, &d);
-	if (r == 0 && image)
-		r = need_image(w, d, at);
-	if (r == 0)
-		r = need_content(w, d, at);
+	r = need(w, id, image, at, &d);
 	if (r < 0)
 		return r;
 	begin(w, &j, old);
@@ -300,11 +306,7 @@ static int write_anthropic(struct walk *w, const struct json *old, const char *p
 		return 0;
 	param_join(inner, path, "source");
 	param_join(at, inner, "file_id");
-	r = find(w, id, at, &d);
-	if (r == 0 && image)
-		r = need_image(w, d, at);
-	if (r == 0)
-		r = need_content(w, d, at);
+	r = need(w, id, image, at, &d);
 	if (r < 0)
 		return r;
 	begin(w, &j, old);
